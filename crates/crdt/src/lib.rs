@@ -8,6 +8,7 @@
 
 pub mod algebra;
 pub mod codec;
+pub mod handoff;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

@@ -6,6 +6,7 @@
 mod adversary;
 pub mod laws;
 mod random;
+pub mod trace;
 
 pub use adversary::{Adversary, Partition};
 pub use random::Random;
