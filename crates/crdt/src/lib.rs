@@ -7,9 +7,11 @@
 //! Start with [`algebra`], the two traits on which everything stands.
 
 pub mod algebra;
+pub mod classic;
 pub mod codec;
 pub mod handoff;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use algebra::{Id, Merge, Overflow, Pn, Tally};
+pub use classic::{DeltaPnCounter, Escrow, GCounter, OpCounter, PnCounter, ShardedCounter};
