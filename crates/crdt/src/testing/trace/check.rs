@@ -52,7 +52,6 @@ struct Enabled {
 #[derive(Debug, Default)]
 pub(super) struct Books {
     pub(super) issued: u64,
-    pub(super) tokens_made: u64,
     /// Σ own values of all replicas.
     held: u64,
     /// Σ values of enabled tokens.
@@ -63,8 +62,8 @@ pub(super) struct Books {
 }
 
 impl Books {
-    /// Checks one replica after a step that only it took.
-    pub(super) fn after(&mut self, before: Before, replica: &Replica) -> Result<(), String> {
+    /// Checks one replica after a step that only it took. Returns how many tokens it made.
+    pub(super) fn after(&mut self, before: Before, replica: &Replica) -> Result<u64, String> {
         let (own, val, id) = (*replica.own(), *replica.fetch(), *replica.id());
         if val > self.issued {
             return Err(format!("replica {id} reports {val}, but only {} were issued", self.issued));
@@ -74,8 +73,9 @@ impl Books {
         }
         self.held = self.held + own - before.own;
         self.strike_filled(replica);
-        self.enter_tokens(replica)?;
-        self.balance()
+        let made = self.enter_tokens(replica)?;
+        self.balance()?;
+        Ok(made)
     }
 
     /// A replica is gone. Nothing may go with it.
@@ -127,13 +127,14 @@ impl Books {
     }
 
     /// Enters new tokens and new copies. An enabled token that this replica held must still be there.
-    fn enter_tokens(&mut self, replica: &Replica) -> Result<(), String> {
+    fn enter_tokens(&mut self, replica: &Replica) -> Result<u64, String> {
         let id = *replica.id();
+        let mut made = 0;
         for token in replica.handshake().tokens() {
             let next = self.next_token.entry(id).or_default();
             if token.slot.source_clock >= *next {
                 *next = token.slot.source_clock + 1;
-                self.tokens_made += 1;
+                made += 1;
                 self.in_tokens += token.value;
                 let entry = Enabled { source: id, value: token.value, holders: Vec::new() };
                 self.enabled.insert((token.target, token.slot.target_clock), entry);
@@ -152,7 +153,7 @@ impl Books {
                 token.holders.push(id);
             }
         }
-        Ok(())
+        Ok(made)
     }
 }
 

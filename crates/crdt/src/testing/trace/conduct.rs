@@ -9,6 +9,9 @@ pub type Replica = Handoff<u32, u64>;
 /// What they send to each other.
 pub type Seen = View<u32, u64>;
 
+/// What a client that wants to leave gets.
+pub type Retired = Result<Notice<u32, u64>, RetireError>;
+
 /// The functions that a trace calls: those of [`Handoff`], unless a test tries wrong ones.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "each is the function of the same name")]
@@ -18,7 +21,7 @@ pub struct Conduct {
     pub view: fn(&Replica, &Addressee<'_, u32>) -> Seen,
     pub reply_to: fn(&Replica, &Seen) -> Seen,
     pub may_leave_early: fn(&Replica) -> bool,
-    pub retire: fn(&mut Replica, &[u32]) -> Result<Notice<u32, u64>, RetireError>,
+    pub retire: fn(&mut Replica, &[u32]) -> Retired,
     pub act_on_notice: fn(&mut Replica, &Notice<u32, u64>) -> Vec<NoticeDone<u32>>,
     pub fold: fn(&mut Replica, &u32) -> bool,
     pub stop: fn(&mut Replica) -> Result<(), RetireError>,

@@ -14,6 +14,9 @@ const RECENT_MESSAGES: usize = 12;
 /// Everything must be accounted for after so many rounds of exchanges between all neighbours.
 const CALM_ROUNDS_MAX: usize = 40;
 
+/// An heir keeps the desks of all whose heir it is; after so many the trace goes on with new replicas.
+const HEIRS_MAX: usize = 64;
+
 const ROOT: u8 = 0;
 const SERVER: u8 = 1;
 const CLIENT: u8 = 2;
@@ -74,7 +77,7 @@ pub(super) struct Fleet {
     next_id: u32,
     history: Vec<Sent>,
     newest: usize,
-    /// The heirs of retired servers, as far as adopted.
+    /// Who holds the desk of a retired server, as far as adopted.
     heirs: BTreeMap<u32, u32>,
     books: Books,
     pub(super) summary: Summary,
@@ -96,10 +99,25 @@ impl Fleet {
             books: Books::default(),
             summary: Summary::default(),
         };
-        for (tier, count) in [(ROOT, shape.roots), (SERVER, shape.servers), (CLIENT, shape.clients)] {
-            (0..count).for_each(|_| fleet.arrive(tier));
-        }
+        fleet.arrive_all();
         fleet
+    }
+
+    fn arrive_all(&mut self) {
+        let Shape { roots, servers, clients, .. } = self.shape;
+        for (tier, count) in [(ROOT, roots), (SERVER, servers), (CLIENT, clients)] {
+            (0..count).for_each(|_| self.arrive(tier));
+        }
+    }
+
+    /// Goes on with new replicas that have never met anybody.
+    fn start_over(&mut self) {
+        self.nodes.clear();
+        self.tiers = [Vec::new(), Vec::new(), Vec::new()];
+        self.history.clear();
+        self.heirs.clear();
+        self.books = Books::default();
+        self.arrive_all();
     }
 
     fn arrive(&mut self, tier: u8) {
@@ -132,7 +150,7 @@ impl Fleet {
         let before = Before::of(&node.replica);
         let done = act(node);
         let outcome = self.books.after(before, &node.replica);
-        self.check(outcome)?;
+        self.summary.tokens += self.check(outcome)?;
         Ok(done)
     }
 
@@ -144,8 +162,6 @@ impl Fleet {
             50..100 => self.deliver_something()?,
             _ => self.live()?,
         }
-        self.summary.issued = self.books.issued;
-        self.summary.tokens = self.books.tokens_made;
         Ok(())
     }
 
@@ -162,6 +178,7 @@ impl Fleet {
         }
         let amount = self.random.bits() % 3;
         self.books.issued += amount;
+        self.summary.issued += amount;
         self.change(id, |node| node.replica.add(&amount).expect("it stays, and the numbers are small"))
     }
 
@@ -198,20 +215,21 @@ impl Fleet {
     }
 
     fn heir_of(&self, name: u32) -> u32 {
-        let mut heir = name;
-        for _ in 0..self.heirs.len() {
-            heir = self.heirs.get(&heir).copied().unwrap_or(heir);
+        self.heirs.get(&name).copied().unwrap_or(name)
+    }
+
+    fn adopted(&mut self, name: u32, heir: u32) {
+        let heir = self.heir_of(heir);
+        self.heirs.insert(name, heir);
+        for holder in self.heirs.values_mut().filter(|holder| **holder == name) {
+            *holder = heir;
         }
-        heir
     }
 
     fn view(&mut self, from: u32, to: u32) -> Option<Seen> {
         let tier = self.nodes.get(&to)?.replica.tier();
-        let stands_for: Vec<u32> = if self.heirs.is_empty() {
-            Vec::new()
-        } else {
-            self.heirs.keys().copied().filter(|&name| self.heir_of(name) == to).collect()
-        };
+        let stands_for: Vec<u32> =
+            self.heirs.iter().filter(|&(_, &heir)| heir == to).map(|(&name, _)| name).collect();
         let cleaning = self.random.chance(0.1);
         let node = self.nodes.get_mut(&from)?;
         let to = Addressee { id: &to, tier, stands_for: &stands_for };
@@ -302,7 +320,7 @@ impl Fleet {
             Message::Adoption(answer) => {
                 self.change(to, |node| node.replica.adopted(&answer))?;
                 if let Some(&heir) = self.nodes[&to].replica.handshake().heir() {
-                    self.heirs.insert(to, heir);
+                    self.adopted(to, heir);
                 }
             }
         }
@@ -416,6 +434,9 @@ impl Fleet {
             self.exchange_with_all()?;
             if self.unfinished().is_none() {
                 self.summary.accounted += 1;
+                if self.heirs.len() > HEIRS_MAX {
+                    self.start_over();
+                }
                 return Ok(());
             }
         }

@@ -1,0 +1,4 @@
+//! One file for each command: its flags, and what it does.
+
+pub(crate) mod demo;
+pub(crate) mod sim;

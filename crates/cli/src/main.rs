@@ -1,0 +1,38 @@
+//! The `quipu` command: one binary for everything.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+mod commands;
+mod failure;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Counts in many places at once, and does not miscount.
+#[derive(Parser)]
+#[command(name = "quipu", version, propagate_version = true, arg_required_else_help = true)]
+struct Quipu {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
+    Demo(commands::demo::Args),
+    /// Simulations in virtual time, each determined by its seed
+    #[command(subcommand)]
+    Sim(commands::sim::Command),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Quipu::parse().command {
+        Command::Demo(args) => commands::demo::run(&args),
+        Command::Sim(command) => commands::sim::run(command),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
