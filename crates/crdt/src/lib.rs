@@ -7,6 +7,7 @@
 //! Start with [`algebra`], the two traits on which everything stands.
 
 pub mod algebra;
+pub mod bloom;
 pub mod classic;
 pub mod codec;
 pub mod handoff;
