@@ -78,6 +78,11 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         self.tier
     }
 
+    /// How many tokens it has made; `sck` in the paper.
+    pub fn source_clock(&self) -> u64 {
+        self.source_clock
+    }
+
     /// The slots that it holds open under its own name.
     pub fn desk(&self) -> &Desk<I> {
         &self.desk

@@ -14,6 +14,8 @@ mod handshake;
 mod ledger;
 mod retirement;
 mod slot;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use desk::Desk;

@@ -449,7 +449,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         answer(Some(self.id.clone()))
     }
 
-    fn take_over<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, estate: &Estate<I, A>) {
+    pub(super) fn take_over<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, estate: &Estate<I, A>) {
         let office = self.office();
         office.inherited.extend(estate.desks.iter().map(|(name, desk)| (name.clone(), desk.clone())));
         for (client, kept) in &estate.notices {

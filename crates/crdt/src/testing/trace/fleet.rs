@@ -206,9 +206,7 @@ impl Fleet {
         if let Some(target) = cached
             && self.random.chance(0.3)
         {
-            if self.conduct.delivers_cached {
-                self.send_view(from, self.heir_of(target));
-            }
+            self.send_view(from, self.heir_of(target));
         } else if let Some(to) = self.any_neighbour(tier) {
             self.send_view(from, to);
         }
@@ -401,10 +399,20 @@ impl Fleet {
             Intent::Bequeath => {
                 let tier = *self.random.pick(&[ROOT, SERVER]);
                 let heir = *self.random.pick(&self.tiers[usize::from(tier)]);
-                let named = node.replica.handshake().named_heir().copied().unwrap_or(heir);
-                if let Ok(estate) = self.change(id, |node| node.replica.bequeath(&named))? {
-                    self.send(id, self.heir_of(named), Message::Estate(Box::new(estate)));
-                }
+                self.bequeath(id, heir)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// To this heir, unless another has been named and has not refused.
+    fn bequeath(&mut self, id: u32, heir: u32) -> Result<(), Violation> {
+        let bequeath = self.conduct.bequeath;
+        let named = self.nodes[&id].replica.handshake().named_heir().copied();
+        for heir in std::iter::once(heir).chain(named) {
+            if let Ok(estate) = self.change(id, |node| bequeath(&mut node.replica, &heir))? {
+                self.send(id, self.heir_of(heir), Message::Estate(Box::new(estate)));
+                break;
             }
         }
         Ok(())
@@ -473,7 +481,7 @@ impl Fleet {
             (ROOT, CLIENT) => self.shape.lives,
             _ => true,
         };
-        if from == to || !(neighbours || (caches && self.conduct.delivers_cached)) {
+        if from == to || !(neighbours || caches) {
             return Ok(());
         }
         let Some(view) = self.view(from, to) else { return Ok(()) };

@@ -17,7 +17,7 @@ mod conduct;
 mod fleet;
 
 pub use check::Violation;
-pub use conduct::{Conduct, Replica, Retired, Seen};
+pub use conduct::{Bequeathed, Conduct, Replica, Retired, Seen};
 use fleet::Fleet;
 
 /// What a trace is made of.
