@@ -30,13 +30,16 @@ struct Message {
     theirs: Theirs,
 }
 
+/// Source and target, then the two clocks and the value, as the crate has them.
+type Token = ((u32, u32), (u64, u64, u64));
+
 /// What is the same in both, as one value.
 #[derive(Debug, PartialEq)]
 struct State {
     own: u64,
     others: Vec<(u32, u64)>,
     slots: Vec<(u32, (u64, u64))>,
-    tokens: Vec<((u32, u32), (u64, u64, u64))>,
+    tokens: Vec<Token>,
     source_clock: u64,
     target_clock: u64,
     /// Left out where replicas of the same higher tier meet: there the crate over-counts.

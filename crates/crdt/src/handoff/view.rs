@@ -59,6 +59,11 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         &self.tokens
     }
 
+    /// Has the sender something of its own to hand over?
+    pub fn wants_slot(&self) -> bool {
+        self.wants_slot
+    }
+
     /// Does it tell of an open slot for `source`?
     pub fn has_slot_for(&self, source: &I) -> bool {
         self.slot_for(source).is_some()
