@@ -7,8 +7,10 @@
 //! Start with [`algebra`], the two traits on which everything stands.
 
 pub mod algebra;
+pub mod bounded;
 pub mod codec;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use algebra::{Id, Merge, Overflow, Pn, Tally};
+pub use bounded::{Bounded, CompactBounded};
