@@ -6,7 +6,8 @@
 
 use super::desk::Desk;
 use super::ledger::{Ledger, Tiers};
-use super::retirement::{Office, Phase};
+use super::office::Office;
+use super::retirement::Phase;
 use super::slot::{Slot, Token, TokenName};
 use super::view::{Few, View};
 use crate::Id;

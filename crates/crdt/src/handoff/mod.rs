@@ -9,9 +9,12 @@
 //! how replicas leave.
 
 mod desk;
+mod estate;
 mod examples;
 mod handshake;
 mod ledger;
+mod notice;
+mod office;
 mod retirement;
 mod slot;
 #[cfg(test)]
@@ -19,9 +22,11 @@ mod tests;
 mod view;
 
 pub use desk::Desk;
+pub use estate::{Adoption, Estate};
 pub use handshake::{Addressee, Handshake, Rules};
 pub use ledger::{Ledger, Report, Tiers};
-pub use retirement::{Adoption, Estate, Notice, NoticeDone, RetireError};
+pub use notice::{Notice, NoticeDone};
+pub use retirement::RetireError;
 pub use slot::{Slot, Token, TokenName};
 pub use view::View as ViewOf;
 
@@ -146,7 +151,11 @@ impl<I: Id, T: Tally> Handoff<I, T> {
             return Err(Twin);
         }
         let own_id = self.handshake.id.clone();
-        self.handshake.merge(&mut Owned { own_id: &own_id, ledger: &mut self.ledger }, view)
+        self.handshake.merge(&mut Owned { own_id: &own_id, ledger: &mut self.ledger }, view)?;
+        if self.handshake.inherited().next().is_some() {
+            self.report_own(); // Inherited slots are filled after step 5.
+        }
+        Ok(())
     }
 
     /// What the replica with this name and tier needs of us.
