@@ -285,7 +285,7 @@ impl Model for Handoffs {
             Property::always("full accounting is reachable", Self::comes_to_rest),
             Property::sometimes("everything handed over", |model: &Self, state: &State| {
                 let below: u64 =
-                    state.replicas.iter().flatten().filter(|r| r.tier() < 2).map(|r| r.own()).sum();
+                    state.replicas.iter().flatten().filter(|r| r.tier() < 2).map(Replica::own).sum();
                 below == model.bounds.adds * u64::from(model.bounds.clients)
             }),
         ]
