@@ -7,8 +7,11 @@
 //! Start with [`algebra`], the two traits on which everything stands.
 
 pub mod algebra;
+pub mod borrow;
+pub mod causal;
 pub mod codec;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
 pub use algebra::{Id, Merge, Overflow, Pn, Tally};
+pub use borrow::{Borrow, BorrowError, BorrowState};
