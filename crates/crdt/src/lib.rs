@@ -25,7 +25,7 @@ pub mod testing;
 
 pub use algebra::{Id, Merge, Overflow, Pn, Tally};
 pub use bloom::Forgetful;
-pub use borrow::Borrow;
+pub use borrow::{Borrow, BorrowError, BorrowState};
 pub use bounded::{Bounded, CompactBounded};
 pub use classic::{DeltaPnCounter, Escrow, GCounter, OpCounter, PnCounter, ShardedCounter};
 pub use handoff::Handoff;

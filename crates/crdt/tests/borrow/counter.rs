@@ -1,7 +1,6 @@
 //! What the tests ask of a counter: of the real one, and of the literal ones, right and wrong.
 
-use quipu_crdt::Borrow;
-use quipu_crdt::borrow::BorrowState;
+use quipu_crdt::{Borrow, BorrowState};
 use std::fmt::Debug;
 use std::hash::Hash;
 
