@@ -12,9 +12,11 @@
 //! - *eventual accounting*: every replica reports exactly what was issued;
 //! - *full garbage collection*: no slot and no token is left anywhere.
 
+mod calm;
 mod check;
 mod conduct;
 mod fleet;
+mod life;
 
 pub use check::Violation;
 pub use conduct::{Bequeathed, Conduct, Replica, Retired, Seen};
