@@ -238,8 +238,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         if itself || slot || token { Err(Twin) } else { Ok(()) }
     }
 
-    /// What to send to `id`, unasked. A cleaning view asks for no slot.
-    pub(super) fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
+    /// What to send to a replica, unasked, with what the ledger reports to it. `wants_slot`: is there something
+    /// of our own to hand over? In a cleaning view that is denied, so that it closes slots and opens none.
+    pub fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
         View {
             id: self.id.clone(),
             tier: self.tier,
@@ -252,6 +253,14 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             floor: self.desk.floor(),
             closed: Vec::new(),
         }
+    }
+
+    /// The answer to a view that has been merged: our view, and which of the offered tokens are closed here.
+    pub fn reply_to<R>(&self, view: &View<I, A, R>, report: R, wants_slot: bool) -> View<I, A, R> {
+        let to = Addressee { id: &view.id, tier: view.tier, stands_for: &[] };
+        let mut reply = self.view(&to, report, wants_slot);
+        reply.closed = self.closed_among(view);
+        reply
     }
 
     fn slots_for(&self, to: &Addressee<'_, I>) -> Few<(I, Slot)> {
@@ -284,7 +293,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Of the tokens that `view` offered, those whose slots here are closed. The sender of a token below the
     /// floor, of a cached one or of one for a desk that we inherited keeps it until it hears this.
-    pub(super) fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
+    fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
         if self.rules == Rules::Paper {
             return Vec::new();
         }

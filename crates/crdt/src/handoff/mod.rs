@@ -176,9 +176,7 @@ impl<I: Id, T: Tally> Handoff<I, T> {
 
     /// The answer to a view: our view, and which of the offered tokens are closed here. Merge it first.
     pub fn reply_to(&self, view: &View<I, T>) -> View<I, T> {
-        let mut reply = self.view_for(&view.id, view.tier);
-        reply.closed = self.handshake.closed_among(view);
-        reply
+        self.handshake.reply_to(view, self.report_for(view.tier), self.wants_slot())
     }
 
     fn wants_slot(&self) -> bool {

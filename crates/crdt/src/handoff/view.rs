@@ -54,6 +54,11 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.tier
     }
 
+    /// What its ledger tells.
+    pub fn report(&self) -> &R {
+        &self.report
+    }
+
     /// The tokens that it carries.
     pub fn tokens(&self) -> &[Token<I, A>] {
         &self.tokens
