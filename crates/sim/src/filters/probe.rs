@@ -120,10 +120,8 @@ fn round(first_chunk: u64, threads: usize, count: impl Fn(u64) -> u64 + Sync) ->
     let count = &count;
     std::thread::scope(|scope| {
         let share = |thread| chunks.clone().skip(thread).step_by(threads);
-        let workers: Vec<_> = (0..threads)
-            .map(|thread| share(thread))
-            .map(|share| scope.spawn(move || share.map(count).sum::<u64>()))
-            .collect();
+        let workers: Vec<_> =
+            (0..threads).map(share).map(|share| scope.spawn(move || share.map(count).sum::<u64>())).collect();
         workers.into_iter().map(|worker| worker.join().expect("counting does not fail")).sum()
     })
 }
