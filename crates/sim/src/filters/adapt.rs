@@ -69,10 +69,9 @@ pub struct State {
     pub equation_3: f64,
     /// As it is; `None` if errors are too rare to be measured.
     pub measured: Option<Measured>,
-    /// Elements inserted within the window.
-    pub young: usize,
-    /// Those of them that are not found: their retries would count again.
-    pub forgotten: usize,
+    /// The share of elements inserted within the window that are not found, whose retries would count again:
+    /// the most of all seconds since the row before.
+    pub forgotten_percent: f64,
 }
 
 /// One moment.
@@ -121,20 +120,23 @@ pub fn run(params: &Params, watch: &mut Watch<'_>) -> Result<Vec<Row>, RunError>
     let policy = Adaptive::new(params.limits).expect("the limits were checked");
     let mut trials: Vec<Trial> = (0..FILTERS).map(|stream| Trial::new(params, stream)).collect();
     let mut arrivals = Arrivals::default();
+    let mut forgotten = Forgotten::default();
     let mut rows = Vec::new();
     for now_ms in 0..=params.end_ms {
         let load = rate_at(&params.load, now_ms);
         let count = arrivals.in_one_ms(load);
         trials.iter_mut().for_each(|trial| trial.insert(count, now_ms));
-        if now_ms % REVIEW_MS == 0 {
-            go_on(watch, now_ms as f64 / params.end_ms as f64)?;
-            if now_ms % params.stats_ms == 0 {
-                rows.push(row(params, &trials, now_ms, load, watch)?);
-            }
-            for trial in &mut trials {
-                policy.review(&mut trial.ours);
-                trial.printed.review(&params.limits);
-            }
+        if now_ms % REVIEW_MS != 0 {
+            continue;
+        }
+        go_on(watch, now_ms as f64 / params.end_ms as f64)?;
+        forgotten.look(&trials, now_ms, params.settings.window_ms);
+        if now_ms % params.stats_ms == 0 {
+            rows.push(row(params, &trials, now_ms, std::mem::take(&mut forgotten), watch)?);
+        }
+        for trial in &mut trials {
+            policy.review(&mut trial.ours);
+            trial.printed.review(&params.limits);
         }
     }
     Ok(rows)
@@ -177,51 +179,62 @@ impl Trial {
     }
 }
 
+type Finds = fn(&Trial, ElementHash) -> bool;
+const IN_OURS: Finds = |trial, element| trial.ours.contains(element);
+const IN_PRINTED: Finds = |trial, element| trial.printed.contains(element);
+
+/// The most that has been forgotten of the window, in percent.
+#[derive(Debug, Clone, Copy, Default)]
+struct Forgotten {
+    ours: f64,
+    printed: f64,
+}
+
+impl Forgotten {
+    fn look(&mut self, trials: &[Trial], now_ms: u64, window_ms: u64) {
+        let young =
+            || trials.iter().flat_map(|trial| trial.young(now_ms, window_ms).map(move |one| (trial, one)));
+        let all = young().count().max(1) as f64;
+        let percent =
+            |finds: Finds| 100.0 * young().filter(|(trial, one)| !finds(trial, *one)).count() as f64 / all;
+        self.ours = self.ours.max(percent(IN_OURS));
+        self.printed = self.printed.max(percent(IN_PRINTED));
+    }
+}
+
 fn row(
     params: &Params,
     trials: &[Trial],
     now_ms: u64,
-    load: f64,
+    forgotten: Forgotten,
     watch: &mut Watch<'_>,
 ) -> Result<Row, RunError> {
-    let Params { settings, effort, seed, .. } = params;
     // The same number of elements at the same times: all of them have been resized alike.
     let Trial { ours, printed, .. } = &trials[0];
     let mut watch = |_: f64| watch(now_ms as f64 / params.end_ms as f64);
-    let mut rate_of =
-        |finds: fn(&Trial, ElementHash) -> bool| measure(trials, *seed ^ now_ms, effort, finds, &mut watch);
-    let young = |trial: &Trial| trial.young(now_ms, settings.window_ms).count();
-    let forgotten = |finds: fn(&Trial, ElementHash) -> bool| {
-        let of_trial = |trial: &Trial| {
-            trial.young(now_ms, settings.window_ms).filter(|element| !finds(trial, *element)).count()
-        };
-        trials.iter().map(of_trial).sum()
+    let mut measured = |finds: Finds, estimate: f64| {
+        let seed = params.seed ^ now_ms;
+        let worth_it = params.effort.can_show(estimate);
+        worth_it.then(|| measure(trials, seed, &params.effort, finds, &mut watch)).transpose()
     };
-    let in_ours: fn(&Trial, ElementHash) -> bool = |trial, element| trial.ours.contains(element);
-    let in_printed: fn(&Trial, ElementHash) -> bool = |trial, element| trial.printed.contains(element);
-    let can_show = effort.can_show(ours.estimate());
-    let can_show_printed = effort.can_show(printed.estimate());
-    let young = trials.iter().map(young).sum();
     Ok(Row {
         time_ms: now_ms,
-        rate: load,
-        bits: settings.bits << ours.doublings(),
+        rate: rate_at(&params.load, now_ms),
+        bits: params.settings.bits << ours.doublings(),
         corrected: ours.estimate(),
         ours: State {
             filters: ours.filters().len(),
             period_ms: ours.settings().period_ms,
             equation_3: ours.estimate_by_equation_3(),
-            measured: if can_show { Some(rate_of(in_ours)?) } else { None },
-            young,
-            forgotten: forgotten(in_ours),
+            measured: measured(IN_OURS, ours.estimate())?,
+            forgotten_percent: forgotten.ours,
         },
         printed: State {
             filters: printed.filters(),
             period_ms: printed.period_ms(),
             equation_3: printed.estimate(),
-            measured: if can_show_printed { Some(rate_of(in_printed)?) } else { None },
-            young,
-            forgotten: forgotten(in_printed),
+            measured: measured(IN_PRINTED, printed.estimate())?,
+            forgotten_percent: forgotten.printed,
         },
     })
 }
@@ -254,12 +267,12 @@ pub fn table(rows: &[Row]) -> Table {
             Cell::Rate(ours.equation_3),
             Cell::Rate(*corrected),
             rate(ours.measured),
-            percent(ours),
+            Cell::Number(ours.forgotten_percent),
             count(printed.filters),
             Cell::Number(printed.period_ms as f64 / 1_000.0),
             Cell::Rate(printed.equation_3),
             rate(printed.measured),
-            percent(printed),
+            Cell::Number(printed.forgotten_percent),
         ]);
     }
     table
@@ -267,8 +280,4 @@ pub fn table(rows: &[Row]) -> Table {
 
 fn count(number: usize) -> Cell {
     Cell::Count(u64::try_from(number).expect("64 bits"))
-}
-
-fn percent(state: &State) -> Cell {
-    Cell::Number(100.0 * state.forgotten as f64 / state.young.max(1) as f64)
 }

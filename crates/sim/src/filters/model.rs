@@ -39,7 +39,12 @@ impl Params {
     /// Figure 10: 300 elements in filters of 5 to 30 thousand bits. The largest err so rarely (twice in a
     /// hundred million) that a billion elements find only 18 errors, too few to judge by: look longer.
     pub fn figure_10() -> Self {
-        Params { bits: (1..=6).map(|size| 5_000 * size).collect(), elements: vec![300], ..Params::figure_9() }
+        Params {
+            bits: (1..=6).map(|size| 5_000 * size).collect(),
+            elements: vec![300],
+            effort: Effort { probes_max: 4_000_000_000, ..Effort::default() },
+            ..Params::figure_9()
+        }
     }
 
     /// Not in the paper: more past filters, all of them in use, where it matters that neighbours share

@@ -40,7 +40,10 @@ pub fn index_html(outcomes: &[Outcome], scale: Scale, seed: u64) -> Result<Strin
     };
     line(
         &mut page,
-        &format!("<p>{runs}, with seed {seed}. The same seed gives the same numbers on any machine.</p>"),
+        &format!(
+            "<p>{runs}, with seed {seed}. The same seed gives the same numbers on any machine. \
+             “Agrees” means the same direction and within a factor of two.</p>"
+        ),
     );
     page += &contents(outcomes);
     for outcome in outcomes {

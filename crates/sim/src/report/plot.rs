@@ -19,7 +19,7 @@ type Chart<'a, 'b> = ChartContext<
 
 /// Sizes in pixels. Small enough a width that letters can be read on a phone.
 const WIDTH: u32 = 680;
-const TITLE_HEIGHT: u32 = 40;
+const TITLE_HEIGHT: u32 = 30;
 const PANEL_HEIGHT: u32 = 330;
 const LEGEND_ROW_HEIGHT: u32 = 22;
 const LEGEND_COLUMNS: usize = 2;

@@ -110,9 +110,12 @@ pub(super) const FIXED: Experiment = Experiment {
 
 fn run(bits_max: u64, scale: Scale, seed: u64, watch: &mut Watch<'_>) -> Result<Table, RunError> {
     let full = adapt::Params::default();
-    let stats_ms = if scale == Scale::Full { full.stats_ms } else { 10_000 };
+    let (stats_ms, probes_max) = match scale {
+        Scale::Full => (full.stats_ms, full.effort.probes_max),
+        Scale::Quick => (10_000, 1_000_000),
+    };
     let limits = Limits { bits_max, ..full.limits };
-    let effort = Effort { threads: 1, ..full.effort };
+    let effort = Effort { threads: 1, probes_max, ..full.effort };
     Ok(adapt::table(&adapt::run(&adapt::Params { limits, stats_ms, effort, seed, ..full }, watch)?))
 }
 

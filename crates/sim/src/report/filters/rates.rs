@@ -9,8 +9,8 @@ use crate::run::{RunError, Watch};
 
 const PROBABILITY: &str = "probability of an error";
 
-/// Smaller filters with fewer elements err so rarely that a quick run finds nothing.
-const QUICK: Effort = Effort { found_enough: 100, probes_max: 50_000_000, threads: 1 };
+/// A quick run leaves out the points at which errors are too rare for it.
+const QUICK: Effort = Effort { found_enough: 100, probes_max: 10_000_000, threads: 1 };
 
 pub(super) const MEMBERSHIP: Experiment = Experiment {
     name: "fbf-membership",
@@ -53,7 +53,7 @@ fn run_membership(scale: Scale, seed: u64, watch: &mut Watch<'_>) -> Result<Tabl
     let full = membership::Params { seed, effort: Effort::one_thread(), ..membership::Params::default() };
     let params = match scale {
         Scale::Full => full,
-        Scale::Quick => membership::Params { elements: vec![200, 300, 400, 500, 600], effort: QUICK, ..full },
+        Scale::Quick => membership::Params { elements: vec![250, 300, 400, 500, 600], effort: QUICK, ..full },
     };
     Ok(membership::table(&membership::run(&params, watch)?))
 }
@@ -68,7 +68,7 @@ pub(super) const FIGURE_9: Experiment = Experiment {
     command: "quipu sim fbf-model",
     run: |scale, seed, watch| {
         let full = model::Params::figure_9();
-        let quick = model::Params { elements: vec![200, 300, 400, 600, 800, 1_000], ..full.clone() };
+        let quick = model::Params { elements: vec![250, 300, 400, 600, 800, 1_000], ..full.clone() };
         run_model(if scale == Scale::Full { full } else { quick }, scale, seed, watch)
     },
     x: axis("elements", "elements inserted", Spread::Linear),
@@ -90,7 +90,7 @@ pub(super) const FIGURE_10: Experiment = Experiment {
     command: "quipu sim fbf-model --figure 10",
     run: |scale, seed, watch| {
         let full = model::Params::figure_10();
-        let quick = model::Params { bits: vec![5_000, 7_500, 10_000, 12_500, 15_000], ..full.clone() };
+        let quick = model::Params { bits: vec![4_000, 5_000, 6_250, 7_500, 10_000], ..full.clone() };
         run_model(if scale == Scale::Full { full } else { quick }, scale, seed, watch)
     },
     x: axis("bits", "bits of each filter", Spread::Linear),
