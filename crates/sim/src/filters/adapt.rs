@@ -7,6 +7,7 @@ use super::{Elements, FILTERS, PERIOD_MS_MAX, check_settings, rate};
 use crate::report::{Cell, Table};
 use crate::run::{Refused, RunError, Watch, go_on, within};
 use quipu_crdt::bloom::{Adaptive, BITS_MAX, ElementHash, Forgetful, Limits, PAST_MAX, Settings};
+use std::collections::VecDeque;
 
 /// What to measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -130,7 +131,8 @@ pub fn run(params: &Params, watch: &mut Watch<'_>) -> Result<Vec<Row>, RunError>
             continue;
         }
         go_on(watch, now_ms as f64 / params.end_ms as f64)?;
-        forgotten.look(&trials, now_ms, params.settings.window_ms);
+        trials.iter_mut().for_each(|trial| trial.age(now_ms, params.settings.window_ms));
+        forgotten.look(&trials);
         if now_ms % params.stats_ms == 0 {
             rows.push(row(params, &trials, now_ms, std::mem::take(&mut forgotten), watch)?);
         }
@@ -147,7 +149,8 @@ struct Trial {
     elements: Elements,
     ours: Forgetful,
     printed: Printed,
-    inserted: Vec<(u64, ElementHash)>,
+    /// What was inserted within the window, oldest first, and when.
+    young: VecDeque<(u64, ElementHash)>,
 }
 
 impl Trial {
@@ -156,7 +159,7 @@ impl Trial {
             elements: Elements::new(params.seed, stream),
             ours: Forgetful::new(params.settings, 0).expect("the settings were checked"),
             printed: Printed::new(&params.settings),
-            inserted: Vec::new(),
+            young: VecDeque::new(),
         }
     }
 
@@ -167,15 +170,15 @@ impl Trial {
             let element = self.elements.next();
             self.ours.record(element, now_ms);
             self.printed.record(element);
-            self.inserted.push((now_ms, element));
+            self.young.push_back((now_ms, element));
         }
     }
 
-    /// The elements of the last so many milliseconds.
-    fn young(&self, now_ms: u64, window_ms: u64) -> impl Iterator<Item = ElementHash> {
-        let since_ms = now_ms.saturating_sub(window_ms);
-        let first = self.inserted.partition_point(|(at_ms, _)| *at_ms < since_ms);
-        self.inserted[first..].iter().map(|(_, element)| *element)
+    /// Lets go of what is older than the window.
+    fn age(&mut self, now_ms: u64, window_ms: u64) {
+        while self.young.front().is_some_and(|(at_ms, _)| now_ms - at_ms > window_ms) {
+            self.young.pop_front();
+        }
     }
 }
 
@@ -191,9 +194,8 @@ struct Forgotten {
 }
 
 impl Forgotten {
-    fn look(&mut self, trials: &[Trial], now_ms: u64, window_ms: u64) {
-        let young =
-            || trials.iter().flat_map(|trial| trial.young(now_ms, window_ms).map(move |one| (trial, one)));
+    fn look(&mut self, trials: &[Trial]) {
+        let young = || trials.iter().flat_map(|trial| trial.young.iter().map(move |(_, one)| (trial, *one)));
         let all = young().count().max(1) as f64;
         let percent =
             |finds: Finds| 100.0 * young().filter(|(trial, one)| !finds(trial, *one)).count() as f64 / all;

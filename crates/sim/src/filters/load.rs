@@ -2,8 +2,8 @@
 
 use crate::run::{Refused, within};
 
-/// The highest rate, per second.
-pub const RATE_MAX: f64 = 1_000_000.0;
+/// The highest rate, per second: all elements of a window are kept in memory to see whether they are found.
+pub const RATE_MAX: f64 = 10_000.0;
 
 /// The most points of a load.
 pub const LOAD_POINTS_MAX: usize = 1_000;

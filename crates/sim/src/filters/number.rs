@@ -7,10 +7,10 @@
 
 use super::load::Arrivals;
 use super::probe::Effort;
-use super::rising::{self, Group, Moment};
+use super::rising::{self, Group, LOOK_UP_MS, Moment};
 use super::{ELEMENTS_MAX, RATE_MAX, check_settings};
 use crate::report::Table;
-use crate::run::{Refused, RunError, Watch, all_within, within};
+use crate::run::{Refused, RunError, Watch, all_within, go_on, within};
 use quipu_crdt::bloom::{FILTERS_MAX, Settings};
 
 /// In which state filters are measured.
@@ -97,13 +97,16 @@ fn steady(
     for &rate in rates {
         let mut readings = Vec::new();
         for settings in kinds {
+            let done = (moments.len() * kinds.len() + readings.len()) as f64;
+            let mut watch = |part| watch((done + part) / all);
             let mut group = Group::new(*settings, params.seed);
             let mut arrivals = Arrivals::default();
             for now_ms in 0..steady_after_ms(settings) {
                 group.insert(arrivals.in_one_ms(rate), now_ms);
+                if now_ms.is_multiple_of(LOOK_UP_MS) {
+                    go_on(&mut watch, 0.0)?;
+                }
             }
-            let done = (moments.len() * kinds.len() + readings.len()) as f64;
-            let mut watch = |part| watch((done + part) / all);
             readings.push(group.read(params.seed, &params.effort, &mut watch)?);
         }
         moments.push(Moment { time_ms: 0, rate, readings });

@@ -4,7 +4,7 @@ use super::load::Arrivals;
 use super::probe::{Effort, Measured, measure};
 use super::{Elements, FILTERS, rate};
 use crate::report::{Cell, Table};
-use crate::run::{RunError, Watch};
+use crate::run::{RunError, Watch, go_on};
 use quipu_crdt::bloom::{Forgetful, Settings};
 
 /// How often one kind of filter errs at one moment.
@@ -78,6 +78,9 @@ pub struct Moment {
     pub readings: Vec<Reading>,
 }
 
+/// So much virtual time passes between two calls of the watcher while nothing is measured.
+pub(super) const LOOK_UP_MS: u64 = 1_000;
+
 /// Lets the load rise as `rate_at` says and reads all groups whenever it has come to the next of the rates.
 pub(super) fn rise(
     kinds: &[Settings],
@@ -95,6 +98,9 @@ pub(super) fn rise(
             let count = arrivals.in_one_ms(rate_at(time_ms));
             groups.iter_mut().for_each(|group| group.insert(count, time_ms));
             time_ms += 1;
+            if time_ms.is_multiple_of(LOOK_UP_MS) {
+                go_on(watch, moments.len() as f64 / rates.len() as f64)?;
+            }
         }
         let all = (rates.len() * groups.len()) as f64;
         let mut readings = Vec::new();

@@ -1,7 +1,7 @@
 //! All experiments in one go, as data, plots and a page that compares them with the papers.
 //!
 //! An [`Experiment`] says how it is run, what is drawn and what is compared; [`experiments`] lists them all.
-//! [`write`] runs some of them side by side and writes the files. To add one, add it to the list.
+//! [`write()`] runs some of them side by side and writes the files. To add one, add it to the list.
 
 mod experiment;
 mod filters;

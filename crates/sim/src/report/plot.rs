@@ -141,7 +141,7 @@ fn draw_series(
             chart.draw_series(DashedLineSeries::new(points, 6, 4, colour.stroke_width(2)))?;
         }
         Mark::Dots => {
-            chart.draw_series(points.into_iter().map(|point| Circle::new(point, 3, colour.filled())))?;
+            chart.draw_series(points.into_iter().map(|point| Circle::new(point, 2, colour.filled())))?;
         }
     }
     Ok(())

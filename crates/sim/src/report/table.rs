@@ -16,11 +16,11 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The number, if there is one.
+    /// The number, if there is one. Nothing divided by nothing is none.
     pub fn value(self) -> Option<f64> {
         match self {
             Cell::Count(count) => Some(count as f64),
-            Cell::Number(number) | Cell::Rate(number) => Some(number),
+            Cell::Number(number) | Cell::Rate(number) => Some(number).filter(|number| number.is_finite()),
             Cell::Missing => None,
         }
     }
@@ -30,9 +30,9 @@ impl Display for Cell {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Cell::Count(count) => write!(f, "{count}"),
-            Cell::Number(number) => write!(f, "{number:.3}"),
-            Cell::Rate(rate) => write!(f, "{rate:.3e}"),
-            Cell::Missing => f.write_str("-"),
+            Cell::Number(number) if number.is_finite() => write!(f, "{number:.3}"),
+            Cell::Rate(rate) if rate.is_finite() => write!(f, "{rate:.3e}"),
+            Cell::Number(_) | Cell::Rate(_) | Cell::Missing => f.write_str("-"),
         }
     }
 }
@@ -111,7 +111,8 @@ mod tests {
         let mut table = Table::new(["time", "rate"]);
         table.push(vec![Cell::Count(1), Cell::Rate(0.000_123_4)]);
         table.push(vec![Cell::Number(2.5), Cell::Missing]);
-        assert_eq!(table.to_tsv(), "# time\trate\n1\t1.234e-4\n2.500\t-\n");
+        table.push(vec![Cell::Number(f64::NAN), Cell::Rate(f64::INFINITY)]);
+        assert_eq!(table.to_tsv(), "# time\trate\n1\t1.234e-4\n2.500\t-\n-\t-\n");
         assert_eq!(table.at("time", 1.0, "rate"), Some(0.000_123_4));
         assert_eq!(table.at("time", 2.5, "rate"), None);
         assert_eq!((table.last("time"), table.last("rate")), (Some(2.5), Some(0.000_123_4)));
