@@ -28,11 +28,6 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// On one thread, and hundred times as fast where errors are rare.
-    pub fn quick() -> Self {
-        Effort { probes_max: 10_000_000, ..Effort::one_thread() }
-    }
-
     /// Where another experiment has the other core.
     pub fn one_thread() -> Self {
         Effort { threads: 1, ..Effort::default() }

@@ -50,10 +50,10 @@ pub enum Spread {
     Log,
 }
 
-/// An axis.
+/// The horizontal axis.
 #[derive(Debug, Clone, Copy)]
 pub struct Axis {
-    /// The column that it shows; of no use on the vertical one, where each series has its own.
+    /// The column that it shows.
     pub column: &'static str,
     /// What stands beside it, with the unit.
     pub label: &'static str,
