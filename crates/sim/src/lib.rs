@@ -3,5 +3,12 @@
 //! Everything here runs the types of `quipu-crdt` themselves and is determined by its seed.
 //!
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
+//! - [`filters`]: the experiments with the forgetful Bloom filter.
+//! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
+pub mod filters;
+pub mod report;
+mod run;
 pub mod trace;
+
+pub use run::{Refused, RunError, Watch};
