@@ -2,6 +2,10 @@
 //!
 //! Everything here runs the types of `quipu-crdt` themselves and is determined by its seed.
 //!
+//! - [`core`]: virtual time, and a network that misbehaves on demand. It knows nothing of what runs on it.
+//! - [`handoff`]: the experiments of the handoff paper, on the core.
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
 
+pub mod core;
+pub mod handoff;
 pub mod trace;
