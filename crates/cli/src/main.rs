@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod commands;
 mod failure;
+mod interrupt;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

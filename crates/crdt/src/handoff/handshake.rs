@@ -233,6 +233,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// What to send to `id`, unasked. A cleaning view asks for no slot.
+    #[inline]
     pub(super) fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
         View {
             id: self.id.clone(),
@@ -248,6 +249,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
     }
 
+    #[inline]
     fn slots_for(&self, to: &Addressee<'_, I>) -> Few<(I, Slot)> {
         if self.tier < to.tier {
             return self.desk.slots.get(to.id).map(|&slot| (to.id.clone(), slot)).into_iter().collect();
@@ -259,6 +261,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         Few::new()
     }
 
+    #[inline]
     fn tokens_for(&self, to: &Addressee<'_, I>) -> Few<Token<I, A>> {
         let mut tokens = Few::new();
         if self.tier > to.tier || self.rules == Rules::Paper {

@@ -148,11 +148,13 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     }
 
     /// What the replica with this name and tier needs of us.
+    #[inline]
     pub fn view_for(&self, id: &I, tier: u8) -> View<I, T> {
         self.view(&Addressee { id, tier, stands_for: &[] })
     }
 
     /// Like [`view_for`](Self::view_for), for an heir: with what is meant for the relays it stands for.
+    #[inline]
     pub fn view(&self, to: &Addressee<'_, I>) -> View<I, T> {
         self.handshake.view(to, self.report_for(to.tier), self.wants_slot())
     }
@@ -164,6 +166,7 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     }
 
     /// The answer to a view: our view, and which of the offered tokens are closed here. Merge it first.
+    #[inline]
     pub fn reply_to(&self, view: &View<I, T>) -> View<I, T> {
         let mut reply = self.view_for(&view.id, view.tier);
         reply.closed = self.handshake.closed_among(view);
