@@ -4,10 +4,19 @@
 //! messages come in as arguments, so the same code runs in a server, at the edge, in a simulation and in a
 //! model checker.
 //!
-//! Start with [`algebra`], the two traits on which everything stands.
+//! Start with [`algebra`], the two traits on which everything stands; then
+//! - [`handoff`]: exact counting by replicas that come and go,
+//! - [`bounded`]: limits that hold without coordination,
+//! - [`borrow`]: identities that are lent to transient replicas, over [`causal`] building blocks,
+//! - [`classic`]: the counters that everybody knows, and what they cannot do,
+//! - [`bloom`]: retries that count once, in little memory,
+//! - [`codec`]: the binary form of all of them.
 
 pub mod algebra;
 pub mod bloom;
+pub mod borrow;
+pub mod bounded;
+pub mod causal;
 pub mod classic;
 pub mod codec;
 pub mod handoff;
@@ -15,4 +24,8 @@ pub mod handoff;
 pub mod testing;
 
 pub use algebra::{Id, Merge, Overflow, Pn, Tally};
+pub use bloom::Forgetful;
+pub use borrow::{Borrow, BorrowError, BorrowState};
+pub use bounded::{Bounded, CompactBounded};
 pub use classic::{DeltaPnCounter, Escrow, GCounter, OpCounter, PnCounter, ShardedCounter};
+pub use handoff::Handoff;

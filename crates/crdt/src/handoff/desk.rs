@@ -50,6 +50,11 @@ impl<I: Id> Desk<I> {
         &self.slots
     }
 
+    /// How many slots have been opened; `dck` in the paper.
+    pub fn target_clock(&self) -> u64 {
+        self.target_clock
+    }
+
     /// The target clock below which a missing slot may have been folded.
     pub fn floor(&self) -> u64 {
         self.archive.as_ref().map_or(0, |archive| archive.floor)

@@ -6,7 +6,8 @@
 
 use super::desk::Desk;
 use super::ledger::{Ledger, Tiers};
-use super::retirement::{Office, Phase};
+use super::office::Office;
+use super::retirement::Phase;
 use super::slot::{Slot, Token, TokenName};
 use super::view::{Few, View};
 use crate::Id;
@@ -43,7 +44,7 @@ pub struct Handshake<I: Ord, A> {
     /// The receiving side.
     #[n(4)]
     pub(super) desk: Desk<I>,
-    /// Tokens made here, at most one for each target.
+    /// Tokens made here, at most one for each target, in the order of the targets.
     #[n(5)]
     pub(super) tokens: Few<Token<I, A>>,
     /// Tokens made elsewhere and what else we keep for others; most replicas keep nothing.
@@ -76,6 +77,11 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     /// 0 for permanent replicas, larger towards the edge.
     pub fn tier(&self) -> u8 {
         self.tier
+    }
+
+    /// How many tokens it has made; `sck` in the paper.
+    pub fn source_clock(&self) -> u64 {
+        self.source_clock
     }
 
     /// The slots that it holds open under its own name.
@@ -181,8 +187,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
         let token =
             Token { source: self.id.clone(), target: view.id.clone(), slot, value: ledger.withdraw() };
-        self.tokens.retain(|old| old.target != view.id);
-        self.tokens.push(token);
+        match self.tokens.binary_search_by(|old| old.target.cmp(&view.id)) {
+            Ok(old) => self.tokens.replace(old, token),
+            Err(place) => self.tokens.insert(place, token),
+        }
         self.source_clock += 1;
     }
 
@@ -209,6 +217,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
     }
 
+    pub(super) fn token_for(&self, target: &I) -> Option<&Token<I, A>> {
+        find_token(&self.tokens, target)
+    }
+
     /// What a handshake always is, and bytes from outside may not be.
     pub(super) fn is_sound(&self) -> bool {
         let own = |token: &Token<I, A>| {
@@ -217,6 +229,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         self.source_clock < CLOCK_MAX
             && self.desk.is_sound()
             && self.tokens.iter().all(own)
+            && self.tokens.is_sorted_by(|one, next| one.target < next.target)
             && self.inherited().all(|(name, desk)| *name != self.id && desk.is_sound())
     }
 
@@ -232,9 +245,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         if itself || slot || token { Err(Twin) } else { Ok(()) }
     }
 
-    /// What to send to `id`, unasked. A cleaning view asks for no slot.
+    /// What to send to a replica, unasked, with what the ledger reports to it. `wants_slot`: is there something
+    /// of our own to hand over? In a cleaning view that is denied, so that it closes slots and opens none.
     #[inline]
-    pub(super) fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
+    pub fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
         View {
             id: self.id.clone(),
             tier: self.tier,
@@ -247,6 +261,15 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             floor: self.desk.floor(),
             closed: Vec::new(),
         }
+    }
+
+    /// The answer to a view that has been merged: our view, and which of the offered tokens are closed here.
+    #[inline]
+    pub fn reply_to<R>(&self, view: &View<I, A, R>, report: R, wants_slot: bool) -> View<I, A, R> {
+        let to = Addressee { id: &view.id, tier: view.tier, stands_for: &[] };
+        let mut reply = self.view(&to, report, wants_slot);
+        reply.closed = self.closed_among(view);
+        reply
     }
 
     #[inline]
@@ -268,20 +291,24 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             tokens.extend(self.tokens.iter().cloned());
         }
         let Some(office) = &self.office else { return tokens };
-        for (target, by_source) in &office.cached {
-            if self.rules == Rules::Paper || target == to.id || to.stands_for.contains(target) {
-                tokens.extend(by_source.values().cloned());
-            } else if self.tier < to.tier {
-                // The source learns that its token is cached here.
-                tokens.extend(by_source.get(to.id).cloned());
-            }
+        if self.rules == Rules::Paper {
+            tokens.extend(office.cached.iter().cloned());
+            return tokens;
+        }
+        let is_for = |target: &I| target == to.id || to.stands_for.contains(target);
+        for name in std::iter::once(to.id).chain(to.stands_for.iter().filter(|&name| name != to.id)) {
+            tokens.extend(office.cached.for_target(name).cloned());
+        }
+        if self.tier < to.tier {
+            // The source learns that its token is cached here.
+            tokens.extend(office.cached.of_source(to.id).filter(|token| !is_for(&token.target)).cloned());
         }
         tokens
     }
 
     /// Of the tokens that `view` offered, those whose slots here are closed. The sender of a token below the
     /// floor, of a cached one or of one for a desk that we inherited keeps it until it hears this.
-    pub(super) fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
+    fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
         if self.rules == Rules::Paper {
             return Vec::new();
         }
@@ -303,6 +330,11 @@ pub struct Addressee<'a, I> {
     pub tier: u8,
     /// The retired relays whose heir it is: it takes what is meant for them.
     pub stands_for: &'a [I],
+}
+
+/// The token for this target.
+pub(super) fn find_token<'a, I: Ord, A>(tokens: &'a [Token<I, A>], target: &I) -> Option<&'a Token<I, A>> {
+    tokens.binary_search_by(|token| token.target.cmp(target)).ok().map(|place| &tokens[place])
 }
 
 /// The discarding of step 2, at the desk with this name.

@@ -8,18 +8,26 @@
 //! Read next: [`Handshake`] for the eight steps of a merge, [`RetireError`] and the functions around it for
 //! how replicas leave.
 
+mod cached;
 mod desk;
+mod estate;
 mod examples;
 mod handshake;
 mod ledger;
+mod notice;
+mod office;
 mod retirement;
 mod slot;
+#[cfg(test)]
+mod tests;
 mod view;
 
 pub use desk::Desk;
+pub use estate::{Adoption, Estate};
 pub use handshake::{Addressee, Handshake, Rules};
 pub use ledger::{Ledger, Report, Tiers};
-pub use retirement::{Adoption, Estate, Notice, NoticeDone, RetireError};
+pub use notice::{Notice, NoticeDone};
+pub use retirement::RetireError;
 pub use slot::{Slot, Token, TokenName};
 pub use view::View as ViewOf;
 
@@ -144,7 +152,11 @@ impl<I: Id, T: Tally> Handoff<I, T> {
             return Err(Twin);
         }
         let own_id = self.handshake.id.clone();
-        self.handshake.merge(&mut Owned { own_id: &own_id, ledger: &mut self.ledger }, view)
+        self.handshake.merge(&mut Owned { own_id: &own_id, ledger: &mut self.ledger }, view)?;
+        if self.handshake.inherited().next().is_some() {
+            self.report_own(); // Inherited slots are filled after step 5.
+        }
+        Ok(())
     }
 
     /// What the replica with this name and tier needs of us.
@@ -168,9 +180,7 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     /// The answer to a view: our view, and which of the offered tokens are closed here. Merge it first.
     #[inline]
     pub fn reply_to(&self, view: &View<I, T>) -> View<I, T> {
-        let mut reply = self.view_for(&view.id, view.tier);
-        reply.closed = self.handshake.closed_among(view);
-        reply
+        self.handshake.reply_to(view, self.report_for(view.tier), self.wants_slot())
     }
 
     fn wants_slot(&self) -> bool {

@@ -54,9 +54,19 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.tier
     }
 
+    /// What its ledger tells.
+    pub fn report(&self) -> &R {
+        &self.report
+    }
+
     /// The tokens that it carries.
     pub fn tokens(&self) -> &[Token<I, A>] {
         &self.tokens
+    }
+
+    /// Has the sender something of its own to hand over?
+    pub fn wants_slot(&self) -> bool {
+        self.wants_slot
     }
 
     /// Does it tell of an open slot for `source`?
@@ -78,8 +88,12 @@ impl<T> Few<T> {
         Few(SmallVec::new())
     }
 
-    pub(super) fn push(&mut self, element: T) {
-        self.0.push(element);
+    pub(super) fn insert(&mut self, place: usize, element: T) {
+        self.0.insert(place, element);
+    }
+
+    pub(super) fn replace(&mut self, place: usize, element: T) {
+        self.0[place] = element;
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&T) -> bool) {

@@ -66,18 +66,20 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
             print_summary(args, &summary, started.elapsed());
             Ok(())
         }
-        Err(violation) => {
-            if args.json {
-                let Violation { seed, step, what } = &violation;
-                let command = replay(args);
-                println!(
-                    "{}",
-                    serde_json::json!({ "command": command, "seed": seed, "step": step, "violation": what })
-                );
-            }
-            Err(Failure::failed(format!("{violation}\nreplay it with: {}", replay(args))))
-        }
+        Err(violation) => Err(report(args, &violation)),
     }
+}
+
+fn report(args: &Args, violation: &Violation) -> Failure {
+    let command = replay(args);
+    if args.json {
+        let Violation { seed, step, what } = violation;
+        println!(
+            "{}",
+            serde_json::json!({ "command": command, "seed": seed, "step": step, "violation": what })
+        );
+    }
+    Failure::failed(format!("{violation}\nreplay it with: {command}"))
 }
 
 /// A bar on a terminal, and nothing elsewhere.
@@ -116,4 +118,26 @@ fn print_summary(args: &Args, summary: &Summary, elapsed: Duration) {
         println!("  left       {left:>12}   replicas for good, {folded} slots folded");
     }
     println!("  {:.1} s, {steps_per_second:.0} steps per second", elapsed.as_secs_f64());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_violation_tells_the_seed_the_step_and_the_command_that_replays_it() {
+        let given = ["trace", "--steps", "900", "--seed", "7", "--clients", "4", "--lives"];
+        let args = Command::parse_from(given).args;
+        let violation = Violation { seed: 7, step: 815, what: "a token was lost".to_owned() };
+        let Failure::Failed(text) = report(&args, &violation) else { panic!("exit code 1") };
+        let command = "quipu sim trace --steps 900 --seed 7 --clients 4 --servers 6 --roots 3 --lives";
+        assert_eq!(text, format!("seed 7, step 815: a token was lost\nreplay it with: {command}"));
+    }
 }

@@ -12,6 +12,9 @@ pub type Seen = View<u32, u64>;
 /// What a client that wants to leave gets.
 pub type Retired = Result<Notice<u32, u64>, RetireError>;
 
+/// What a server that wants to leave gets.
+pub type Bequeathed = Result<Estate<u32, u64>, RetireError>;
+
 /// The functions that a trace calls: those of [`Handoff`], unless a test tries wrong ones.
 #[derive(Debug, Clone, Copy)]
 #[allow(missing_docs, reason = "each is the function of the same name")]
@@ -25,10 +28,9 @@ pub struct Conduct {
     pub act_on_notice: fn(&mut Replica, &Notice<u32, u64>) -> Vec<NoticeDone<u32>>,
     pub fold: fn(&mut Replica, &u32) -> bool,
     pub stop: fn(&mut Replica) -> Result<(), RetireError>,
+    pub bequeath: fn(&mut Replica, &u32) -> Bequeathed,
     pub adopt: fn(&mut Replica, &Estate<u32, u64>) -> Option<Adoption<u32>>,
     pub may_leave: fn(&Replica) -> bool,
-    /// Do servers deliver the tokens that they cached?
-    pub delivers_cached: bool,
 }
 
 impl Default for Conduct {
@@ -43,9 +45,9 @@ impl Default for Conduct {
             act_on_notice: Handoff::act_on_notice,
             fold: Handoff::fold,
             stop: Handoff::stop,
+            bequeath: Handoff::bequeath,
             adopt: Handoff::adopt,
             may_leave: Handoff::may_leave,
-            delivers_cached: true,
         }
     }
 }

@@ -11,18 +11,13 @@ use std::collections::{BTreeMap, BTreeSet};
 const HISTORY_MESSAGES_MAX: usize = 1024;
 /// Of these, the newest, which are delivered most.
 const RECENT_MESSAGES: usize = 12;
-/// Everything must be accounted for after so many rounds of exchanges between all neighbours.
-const CALM_ROUNDS_MAX: usize = 40;
 
-/// An heir keeps the desks of all whose heir it is; after so many the trace goes on with new replicas.
-const HEIRS_MAX: usize = 64;
-
-const ROOT: u8 = 0;
-const SERVER: u8 = 1;
-const CLIENT: u8 = 2;
+pub(super) const ROOT: u8 = 0;
+pub(super) const SERVER: u8 = 1;
+pub(super) const CLIENT: u8 = 2;
 
 #[derive(Debug, Clone)]
-enum Message {
+pub(super) enum Message {
     View(Seen),
     /// A client's notice, to the server that shall keep it.
     Keep(Notice<u32, u64>),
@@ -38,15 +33,15 @@ enum Message {
 }
 
 #[derive(Debug, Clone)]
-struct Sent {
-    to: u32,
-    from: u32,
-    message: Message,
+pub(super) struct Sent {
+    pub(super) to: u32,
+    pub(super) from: u32,
+    pub(super) message: Message,
 }
 
 /// What a replica is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Intent {
+pub(super) enum Intent {
     Stay,
     /// Neither sends nor receives; it may be back.
     Silent,
@@ -58,28 +53,28 @@ enum Intent {
 }
 
 #[derive(Debug)]
-struct Node {
-    replica: Replica,
-    intent: Intent,
+pub(super) struct Node {
+    pub(super) replica: Replica,
+    pub(super) intent: Intent,
     /// The servers to which a client has sent a value.
-    used: BTreeSet<u32>,
+    pub(super) used: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
 pub(super) struct Fleet {
-    shape: Shape,
-    conduct: Conduct,
+    pub(super) shape: Shape,
+    pub(super) conduct: Conduct,
     seed: u64,
-    random: Random,
-    nodes: BTreeMap<u32, Node>,
+    pub(super) random: Random,
+    pub(super) nodes: BTreeMap<u32, Node>,
     /// Names in use, by tier.
-    tiers: [Vec<u32>; 3],
+    pub(super) tiers: [Vec<u32>; 3],
     next_id: u32,
-    history: Vec<Sent>,
-    newest: usize,
+    pub(super) history: Vec<Sent>,
+    pub(super) newest: usize,
     /// Who holds the desk of a retired server, as far as adopted.
-    heirs: BTreeMap<u32, u32>,
-    books: Books,
+    pub(super) heirs: BTreeMap<u32, u32>,
+    pub(super) books: Books,
     pub(super) summary: Summary,
 }
 
@@ -111,7 +106,7 @@ impl Fleet {
     }
 
     /// Goes on with new replicas that have never met anybody.
-    fn start_over(&mut self) {
+    pub(super) fn start_over(&mut self) {
         self.nodes.clear();
         self.tiers = [Vec::new(), Vec::new(), Vec::new()];
         self.history.clear();
@@ -129,7 +124,7 @@ impl Fleet {
     }
 
     /// Removes a replica for good; a new one takes its place.
-    fn leave(&mut self, id: u32) -> Result<(), Violation> {
+    pub(super) fn leave(&mut self, id: u32) -> Result<(), Violation> {
         let node = self.nodes.remove(&id).expect("only replicas that are there leave");
         let tier = node.replica.tier();
         self.tiers[usize::from(tier)].retain(|&other| other != id);
@@ -140,12 +135,12 @@ impl Fleet {
         Ok(())
     }
 
-    fn check<T>(&self, outcome: Result<T, String>) -> Result<T, Violation> {
+    pub(super) fn check<T>(&self, outcome: Result<T, String>) -> Result<T, Violation> {
         outcome.map_err(|what| Violation { seed: self.seed, step: self.summary.steps, what })
     }
 
     /// Changes one replica, and checks it.
-    fn change<T>(&mut self, id: u32, act: impl FnOnce(&mut Node) -> T) -> Result<T, Violation> {
+    pub(super) fn change<T>(&mut self, id: u32, act: impl FnOnce(&mut Node) -> T) -> Result<T, Violation> {
         let node = self.nodes.get_mut(&id).expect("only replicas that are there act");
         let before = Before::of(&node.replica);
         let done = act(node);
@@ -165,7 +160,7 @@ impl Fleet {
         Ok(())
     }
 
-    fn any_id(&mut self) -> u32 {
+    pub(super) fn any_id(&mut self) -> u32 {
         // By tier first: the few roots act as often as the many clients.
         let tier = self.random.below(3);
         *self.random.pick(&self.tiers[tier])
@@ -206,15 +201,13 @@ impl Fleet {
         if let Some(target) = cached
             && self.random.chance(0.3)
         {
-            if self.conduct.delivers_cached {
-                self.send_view(from, self.heir_of(target));
-            }
+            self.send_view(from, self.heir_of(target));
         } else if let Some(to) = self.any_neighbour(tier) {
             self.send_view(from, to);
         }
     }
 
-    fn heir_of(&self, name: u32) -> u32 {
+    pub(super) fn heir_of(&self, name: u32) -> u32 {
         self.heirs.get(&name).copied().unwrap_or(name)
     }
 
@@ -226,7 +219,7 @@ impl Fleet {
         }
     }
 
-    fn view(&mut self, from: u32, to: u32) -> Option<Seen> {
+    pub(super) fn view(&mut self, from: u32, to: u32) -> Option<Seen> {
         let tier = self.nodes.get(&to)?.replica.tier();
         let stands_for: Vec<u32> =
             self.heirs.iter().filter(|&(_, &heir)| heir == to).map(|(&name, _)| name).collect();
@@ -250,7 +243,7 @@ impl Fleet {
         }
     }
 
-    fn send(&mut self, from: u32, to: u32, message: Message) {
+    pub(super) fn send(&mut self, from: u32, to: u32, message: Message) {
         let sent = Sent { to, from, message };
         if self.history.len() < HISTORY_MESSAGES_MAX {
             self.newest = self.history.len();
@@ -276,7 +269,7 @@ impl Fleet {
         self.deliver(sent, 0.5)
     }
 
-    fn deliver(&mut self, sent: Sent, reply_chance: f64) -> Result<(), Violation> {
+    pub(super) fn deliver(&mut self, sent: Sent, reply_chance: f64) -> Result<(), Violation> {
         let Sent { from, to, message } = sent;
         let Some(node) = self.nodes.get(&to) else { return Ok(()) };
         if node.intent == Intent::Silent {
@@ -325,211 +318,5 @@ impl Fleet {
             }
         }
         Ok(())
-    }
-
-    /// One event in the life of a replica.
-    fn live(&mut self) -> Result<(), Violation> {
-        let id = self.any_id();
-        let (tier, intent) = (self.nodes[&id].replica.tier(), self.nodes[&id].intent);
-        match (tier, intent) {
-            (CLIENT, Intent::Stay) if self.random.chance(0.3) => self.decide_to_leave(id),
-            (CLIENT, Intent::Silent) if self.random.chance(0.5) => self.set_intent(id, Intent::Stay),
-            (SERVER, Intent::Stay) if self.random.chance(0.05) => self.decide_to_bequeath(id)?,
-            (_, Intent::Stay | Intent::Silent) => self.fold_any_slot(id)?,
-            _ => self.go_on_leaving(id)?,
-        }
-        if tier < CLIENT {
-            self.pass_notices(id);
-        }
-        Ok(())
-    }
-
-    fn set_intent(&mut self, id: u32, intent: Intent) {
-        self.nodes.get_mut(&id).expect("it is there").intent = intent;
-    }
-
-    fn decide_to_leave(&mut self, id: u32) {
-        let intent = *self.random.pick(&[
-            Intent::Silent,
-            Intent::LeaveWhenHandedOver,
-            Intent::LeaveWhenCached,
-            Intent::LeaveWithNotice,
-        ]);
-        self.set_intent(id, intent);
-    }
-
-    /// One server at a time leaves, and one always stays.
-    fn decide_to_bequeath(&mut self, id: u32) -> Result<(), Violation> {
-        let leaving = self.nodes.values().filter(|node| node.intent == Intent::Bequeath).count();
-        if self.tiers[usize::from(SERVER)].len() > leaving + 1 {
-            let stop = self.conduct.stop;
-            self.change(id, |node| stop(&mut node.replica).expect("servers may stop"))?;
-            self.set_intent(id, Intent::Bequeath);
-        }
-        Ok(())
-    }
-
-    fn fold_any_slot(&mut self, id: u32) -> Result<(), Violation> {
-        let sources: Vec<u32> = self.nodes[&id].replica.handshake().desk().slots().keys().copied().collect();
-        if sources.is_empty() {
-            return Ok(());
-        }
-        let source = *self.random.pick(&sources);
-        let fold = self.conduct.fold;
-        self.summary.folded += u64::from(self.change(id, |node| fold(&mut node.replica, &source))?);
-        Ok(())
-    }
-
-    fn go_on_leaving(&mut self, id: u32) -> Result<(), Violation> {
-        let node = &self.nodes[&id];
-        match node.intent {
-            Intent::Stay | Intent::Silent => {}
-            Intent::LeaveWhenHandedOver if !node.replica.must_hand_off() => self.leave(id)?,
-            Intent::LeaveWhenCached if (self.conduct.may_leave_early)(&node.replica) => self.leave(id)?,
-            Intent::LeaveWhenHandedOver | Intent::LeaveWhenCached => {}
-            Intent::LeaveWithNotice => {
-                let used: Vec<u32> = node.used.iter().copied().collect();
-                let retire = self.conduct.retire;
-                let notice = self.change(id, |node| retire(&mut node.replica, &used))?;
-                let tier = *self.random.pick(&[ROOT, SERVER]);
-                let to = *self.random.pick(&self.tiers[usize::from(tier)]);
-                if let Ok(notice) = notice {
-                    self.send(id, to, Message::Keep(notice));
-                }
-            }
-            Intent::Bequeath if (self.conduct.may_leave)(&node.replica) => self.leave(id)?,
-            Intent::Bequeath => {
-                let tier = *self.random.pick(&[ROOT, SERVER]);
-                let heir = *self.random.pick(&self.tiers[usize::from(tier)]);
-                let named = node.replica.handshake().named_heir().copied().unwrap_or(heir);
-                if let Ok(estate) = self.change(id, |node| node.replica.bequeath(&named))? {
-                    self.send(id, self.heir_of(named), Message::Estate(Box::new(estate)));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn pass_notices(&mut self, keeper: u32) {
-        let Some(node) = self.nodes.get(&keeper) else { return };
-        let pending: Vec<(u32, Notice<u32, u64>)> = node
-            .replica
-            .handshake()
-            .notices()
-            .flat_map(|(notice, pending)| pending.iter().map(|&server| (server, notice.clone())))
-            .collect();
-        for (server, notice) in pending {
-            self.send(keeper, self.heir_of(server), Message::Pass { keeper, notice });
-        }
-    }
-
-    /// The network behaves until everything is accounted for.
-    pub(super) fn calm(&mut self) -> Result<(), Violation> {
-        let slots = self.nodes.values().map(|node| node.replica.handshake().desk().slots().len()).sum();
-        self.summary.slots_max = self.summary.slots_max.max(slots);
-        for node in self.nodes.values_mut().filter(|node| node.intent == Intent::Silent) {
-            node.intent = Intent::Stay;
-        }
-        for _ in 0..CALM_ROUNDS_MAX {
-            self.exchange_with_all()?;
-            if self.unfinished().is_none() {
-                self.summary.accounted += 1;
-                if self.heirs.len() > HEIRS_MAX {
-                    self.start_over();
-                }
-                return Ok(());
-            }
-        }
-        let unfinished = self.unfinished().unwrap_or_default();
-        self.check(Err(format!("after {CALM_ROUNDS_MAX} rounds of undisturbed exchanges {unfinished}")))
-    }
-
-    fn exchange_with_all(&mut self) -> Result<(), Violation> {
-        let ids: Vec<u32> = self.nodes.keys().copied().collect();
-        for &from in &ids {
-            for &to in &ids {
-                self.exchange(from, to)?;
-            }
-            if self.nodes.get(&from).is_some_and(|node| node.replica.tier() < CLIENT) {
-                self.deliver_all(|fleet| fleet.pass_notices(from))?;
-                self.fold_slots_of_the_gone(from)?;
-            }
-            if self.nodes.contains_key(&from) {
-                let mut outcome = Ok(());
-                self.deliver_all(|fleet| outcome = fleet.go_on_leaving(from))?;
-                outcome?;
-            }
-        }
-        Ok(())
-    }
-
-    /// There and back, between neighbours or from who caches a token to its target.
-    fn exchange(&mut self, from: u32, to: u32) -> Result<(), Violation> {
-        let (Some(a), Some(b)) = (self.nodes.get(&from), self.nodes.get(&to)) else { return Ok(()) };
-        let (a_tier, b_tier) = (a.replica.tier(), b.replica.tier());
-        let caches = a.replica.handshake().cached().any(|token| self.heir_of(token.target) == to);
-        let neighbours = match (a_tier.min(b_tier), a_tier.max(b_tier)) {
-            (CLIENT, CLIENT) => false,
-            (ROOT, CLIENT) => self.shape.lives,
-            _ => true,
-        };
-        if from == to || !(neighbours || (caches && self.conduct.delivers_cached)) {
-            return Ok(());
-        }
-        let Some(view) = self.view(from, to) else { return Ok(()) };
-        self.deliver(Sent { from, to, message: Message::View(view.clone()) }, 0.0)?;
-        let reply = (self.conduct.reply_to)(&self.nodes[&to].replica, &view);
-        self.deliver(Sent { from: to, to: from, message: Message::View(reply) }, 0.0)
-    }
-
-    /// Delivers at once what `act` sends, and what is sent in answer.
-    fn deliver_all(&mut self, act: impl FnOnce(&mut Self)) -> Result<(), Violation> {
-        let (history, newest) = (std::mem::take(&mut self.history), self.newest);
-        act(self);
-        while !self.history.is_empty() {
-            for sent in std::mem::take(&mut self.history) {
-                self.deliver(sent, 0.0)?;
-            }
-        }
-        (self.history, self.newest) = (history, newest);
-        Ok(())
-    }
-
-    /// An old message of a replica that has left may have opened a slot again.
-    fn fold_slots_of_the_gone(&mut self, id: u32) -> Result<(), Violation> {
-        let gone: Vec<u32> = self.nodes[&id]
-            .replica
-            .handshake()
-            .desk()
-            .slots()
-            .keys()
-            .filter(|source| !self.nodes.contains_key(source))
-            .copied()
-            .collect();
-        let fold = self.conduct.fold;
-        for source in gone {
-            self.summary.folded += u64::from(self.change(id, |node| fold(&mut node.replica, &source))?);
-        }
-        Ok(())
-    }
-
-    fn unfinished(&self) -> Option<String> {
-        for (id, node) in &self.nodes {
-            let handshake = node.replica.handshake();
-            let val = *node.replica.fetch();
-            if val != self.books.issued {
-                return Some(format!("replica {id} reports {val} of {} issued", self.books.issued));
-            }
-            let tokens = handshake.tokens().len() + handshake.cached().count();
-            let open = handshake.desk().slots().len();
-            if tokens + open > 0 {
-                return Some(format!("replica {id} still has {open} slots and {tokens} tokens"));
-            }
-            if let Some((notice, pending)) = handshake.notices().next() {
-                let client = notice.client();
-                return Some(format!("replica {id} still keeps the notice of {client} for {pending:?}"));
-            }
-        }
-        (!self.books.nothing_is_under_way()).then(|| "tokens are still under way".to_owned())
     }
 }

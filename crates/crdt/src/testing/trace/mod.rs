@@ -12,12 +12,14 @@
 //! - *eventual accounting*: every replica reports exactly what was issued;
 //! - *full garbage collection*: no slot and no token is left anywhere.
 
+mod calm;
 mod check;
 mod conduct;
 mod fleet;
+mod life;
 
 pub use check::Violation;
-pub use conduct::{Conduct, Replica, Retired, Seen};
+pub use conduct::{Bequeathed, Conduct, Replica, Retired, Seen};
 use fleet::Fleet;
 
 /// What a trace is made of.

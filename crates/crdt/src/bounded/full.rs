@@ -1,0 +1,229 @@
+//! The full form: who passed how much to whom.
+
+use super::change::{Change, permission};
+use super::{Definition, MergeError, OutOfRights, Prepared, Refused, Right, Rights, Row};
+use crate::algebra::Twin;
+use crate::{Id, Merge, Pn, Tally};
+use minicbor::decode::{Decode, Decoder, Error};
+use std::collections::BTreeMap;
+
+/// One replica of a bounded counter.
+///
+/// The state is the message: send it to anybody, whole, as often as you like. Each replica writes only its
+/// own row, and rows merge by maximum.
+///
+/// What replica i may subtract under a minimum is what it held in the beginning, plus what it added, less
+/// what it subtracted, plus what was passed to it, less what it passed on. Only i itself makes this number
+/// smaller, so what it sees is a lower bound of what it has, and it can decide alone. Under a maximum the
+/// same holds of adding. The rights of all replicas add up to the distance between value and bound.
+///
+/// ```
+/// use quipu_crdt::bounded::{Bounded, Definition, Refused, Right};
+///
+/// // 40 tickets in stock, never fewer than none.
+/// let stock = Definition::at_least(0, 40, "lisbon")?;
+/// let mut lisbon = Bounded::new("lisbon", stock.clone());
+/// let mut tokyo = Bounded::new("tokyo", stock);
+///
+/// assert!(matches!(tokyo.prepare_subtract(1), Err(Refused::OutOfRights(_))));
+/// lisbon.apply(lisbon.prepare_transfer(Right::ToSubtract, 15, "tokyo")?);
+/// tokyo.merge(&lisbon)?;
+/// tokyo.apply(tokyo.prepare_subtract(10)?);
+/// assert_eq!(tokyo.value(), 30);
+/// assert_eq!(tokyo.rights_to_subtract(&"tokyo"), Some(5));
+/// assert_eq!(tokyo.rights_to_subtract(&"lisbon"), Some(25));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode)]
+pub struct Bounded<I: Ord> {
+    #[n(0)]
+    id: I,
+    #[n(1)]
+    definition: Definition<I>,
+    /// A replica without a row has recorded nothing.
+    #[n(2)]
+    rows: BTreeMap<I, Row<I>>,
+}
+
+impl<I: Id> Bounded<I> {
+    /// The replica `id` before anything is counted.
+    pub fn new(id: I, definition: Definition<I>) -> Self {
+        Bounded { id, definition, rows: BTreeMap::new() }
+    }
+
+    /// The name of this replica.
+    pub fn id(&self) -> &I {
+        &self.id
+    }
+
+    /// What the counter was created with.
+    pub fn definition(&self) -> &Definition<I> {
+        &self.definition
+    }
+
+    /// What each replica has recorded, as far as this one knows.
+    pub fn rows(&self) -> &BTreeMap<I, Row<I>> {
+        &self.rows
+    }
+
+    /// The value as far as this replica knows; within the bounds.
+    ///
+    /// It is an `i128` because a counter with one bound can grow beyond 64 bits in the other direction: each
+    /// replica adds up to 2⁶⁴, and no merge may fail. If the value has to fit an `i64`, say so with
+    /// [`Definition::between`]; then it does.
+    pub fn value(&self) -> i128 {
+        self.rows
+            .values()
+            .fold(i128::from(self.definition.initial()), |value, row| value + row.counted.value())
+    }
+
+    /// How much `id` may subtract, as far as this replica knows; `None` if there is no minimum. Of itself a
+    /// replica knows it exactly. Another may have used some since, or made more.
+    pub fn rights_to_subtract(&self, id: &I) -> Option<u128> {
+        self.rights(Right::ToSubtract, id)
+    }
+
+    /// How much `id` may add, as far as this replica knows; `None` if there is no maximum.
+    pub fn rights_to_add(&self, id: &I) -> Option<u128> {
+        self.rights(Right::ToAdd, id)
+    }
+
+    /// The rights of this kind that `id` holds; `None` if no bound limits them.
+    pub fn rights(&self, right: Right, id: &I) -> Option<u128> {
+        self.balance(right, id).map(permission)
+    }
+
+    /// Prepares to add `amount`, or says why it cannot be.
+    pub fn prepare_add(&self, amount: u64) -> Result<Prepared<I>, Refused> {
+        self.require(Right::ToAdd, amount)?;
+        self.prepare_count(Pn::added(amount))
+    }
+
+    /// Prepares to subtract `amount`, or says why it cannot be.
+    pub fn prepare_subtract(&self, amount: u64) -> Result<Prepared<I>, Refused> {
+        self.require(Right::ToSubtract, amount)?;
+        self.prepare_count(Pn::subtracted(amount))
+    }
+
+    /// Prepares to pass on `amount` rights to another replica, or says why it cannot be. Once that is applied
+    /// they are gone here, whether or not the other one ever hears of it.
+    pub fn prepare_transfer(&self, right: Right, amount: u64, to: I) -> Result<Prepared<I>, Refused> {
+        if to == self.id {
+            return Err(Refused::ToItself);
+        }
+        if !self.definition.limits(right) {
+            return Err(Refused::NoSuchRight { right });
+        }
+        self.require(right, amount)?;
+        let row = self.rows.get(&self.id);
+        let mut passed_on = row.and_then(|row| row.passed_on.get(&to)).copied().unwrap_or_default();
+        passed_on.try_add(&Rights::of(right, amount))?;
+        Ok(Prepared { change: Change::PassOn { right, amount, to }, progress: self.progress() })
+    }
+
+    /// Makes the change. Cannot fail.
+    ///
+    /// # Panics
+    /// If another change was applied since this one was prepared. (Merging in between does no harm: it
+    /// never takes away rights of this replica.)
+    pub fn apply(&mut self, prepared: Prepared<I>) {
+        let Some(change) = prepared.change_on(self.progress()) else { return };
+        let row = self.rows.entry(self.id.clone()).or_default();
+        // Found to fit when it was prepared, on this very row.
+        match change {
+            Change::Count(amount) => row.counted.saturating_add(&amount),
+            Change::PassOn { right, amount, to } => {
+                row.passed_on.entry(to).or_default().saturating_add(&Rights::of(right, amount));
+            }
+        }
+    }
+
+    /// Learns all that `other` knows.
+    pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
+        if self.definition != other.definition {
+            return Err(MergeError::DifferentDefinition);
+        }
+        if let Some(theirs) = other.rows.get(&self.id) {
+            // Nobody can know more of our row than we do.
+            if !self.rows.get(&self.id).is_some_and(|ours| ours.covers(theirs)) {
+                return Err(Twin.into());
+            }
+        }
+        Merge::merge(&mut self.rows, &other.rows);
+        Ok(())
+    }
+
+    fn prepare_count(&self, amount: Pn) -> Result<Prepared<I>, Refused> {
+        let mut counted = self.rows.get(&self.id).map(|row| row.counted).unwrap_or_default();
+        counted.try_add(&amount)?;
+        Ok(Prepared { change: Change::Count(amount), progress: self.progress() })
+    }
+
+    fn require(&self, right: Right, needed: u64) -> Result<(), OutOfRights> {
+        let in_all = self.definition.rights_in_all(right, self.value());
+        OutOfRights::unless_here(right, needed, self.balance(right, &self.id), in_all)
+    }
+
+    /// Below zero only in a forged state.
+    fn balance(&self, right: Right, id: &I) -> Option<i128> {
+        let initial = self.definition.initial_rights(right, id)?;
+        let own =
+            self.rows.get(id).map_or(0, |row| right.made_by(&row.counted) - row.passed_on_in_all(right));
+        let passed_to = self.rows.values().filter_map(|row| row.passed_on.get(id));
+        Some(initial + own + passed_to.map(|rights| i128::from(rights.get(right))).sum::<i128>())
+    }
+
+    fn progress(&self) -> u128 {
+        self.rows.get(&self.id).map_or(0, Row::progress)
+    }
+
+    /// The balances of all replicas in one pass: a forged state may name very many.
+    fn balances(&self, right: Right) -> BTreeMap<&I, i128> {
+        let creator = self.definition.creator();
+        let Some(initial) = self.definition.initial_rights(right, creator) else { return BTreeMap::new() };
+        let mut balances = BTreeMap::from([(creator, initial)]);
+        for (owner, row) in &self.rows {
+            *balances.entry(owner).or_default() += right.made_by(&row.counted) - row.passed_on_in_all(right);
+            for (to, rights) in &row.passed_on {
+                *balances.entry(to).or_default() += i128::from(rights.get(right));
+            }
+        }
+        balances
+    }
+
+    /// What holds of every state that replicas can reach by counting, passing on and merging.
+    fn check(&self) -> Result<(), &'static str> {
+        if !self.rows.iter().all(|(owner, row)| row.is_proper(owner)) {
+            return Err("a row that nobody writes");
+        }
+        let mut passed_on = self.rows.values().flat_map(|row| row.passed_on.values());
+        let limits = |right| self.definition.limits(right);
+        if passed_on.any(|rights| Right::BOTH.iter().any(|&right| rights.get(right) > 0 && !limits(right))) {
+            return Err("rights that the counter does not have were passed on");
+        }
+        if Right::BOTH.iter().any(|&right| self.balances(right).values().any(|held| *held < 0)) {
+            return Err("a replica has used rights that it did not have");
+        }
+        Ok(())
+    }
+}
+
+/// A replica as it is written, before it is checked.
+#[derive(minicbor::Decode)]
+struct Written<I: Ord> {
+    #[n(0)]
+    id: I,
+    #[n(1)]
+    definition: Definition<I>,
+    #[n(2)]
+    rows: BTreeMap<I, Row<I>>,
+}
+
+impl<'b, C, I: Id + Decode<'b, C>> Decode<'b, C> for Bounded<I> {
+    fn decode(decoder: &mut Decoder<'b>, context: &mut C) -> Result<Self, Error> {
+        let Written { id, definition, rows } = Written::decode(decoder, context)?;
+        let replica = Bounded { id, definition, rows };
+        replica.check().map_err(Error::message)?;
+        Ok(replica)
+    }
+}

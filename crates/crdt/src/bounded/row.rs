@@ -1,0 +1,57 @@
+//! What one replica has done, in the full form.
+
+use super::{Right, Rights};
+use crate::{Id, Merge, Pn, Tally};
+use std::collections::BTreeMap;
+
+/// What one replica has counted and passed on. Written by that replica alone; every number only grows, so
+/// the larger one is the newer one.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
+pub struct Row<I: Ord> {
+    /// `R[i][i]` and `U[i]` in the paper, for a minimum; under a maximum they swap their parts.
+    #[n(0)]
+    pub counted: Pn,
+    /// `R[i][j]` in the paper: all rights ever passed on to j. Zero is not stored.
+    #[n(1)]
+    pub passed_on: BTreeMap<I, Rights>,
+}
+
+impl<I: Ord> Default for Row<I> {
+    fn default() -> Self {
+        Row { counted: Pn::default(), passed_on: BTreeMap::new() }
+    }
+}
+
+impl<I: Id> Merge for Row<I> {
+    fn merge(&mut self, other: &Self) {
+        self.counted.merge(&other.counted);
+        Merge::merge(&mut self.passed_on, &other.passed_on);
+    }
+}
+
+impl<I: Id> Row<I> {
+    /// All that the owner has passed on.
+    pub(super) fn passed_on_in_all(&self, right: Right) -> i128 {
+        self.passed_on.values().map(|rights| i128::from(rights.get(right))).sum()
+    }
+
+    /// Everything that the owner has recorded: grows with each of its changes.
+    pub(super) fn progress(&self) -> u128 {
+        let counted = u128::from(self.counted.added) + u128::from(self.counted.subtracted);
+        let passed_on = Right::BOTH.map(|right| self.passed_on_in_all(right).unsigned_abs());
+        counted + passed_on[0] + passed_on[1]
+    }
+
+    /// Does this row hold everything that the other one does?
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let mut joined = self.clone();
+        joined.merge(other);
+        joined == *self
+    }
+
+    /// Is it the row of `owner` as that one would have written it?
+    pub(super) fn is_proper(&self, owner: &I) -> bool {
+        let recorded = !self.counted.is_zero() || !self.passed_on.is_empty();
+        recorded && self.passed_on.iter().all(|(to, rights)| to != owner && !rights.is_zero())
+    }
+}
