@@ -27,7 +27,11 @@ fn main() {
         messages = summary.messages;
     }
     println!("{clients} clients, {servers} servers: {messages} messages in {best:.2} s, best of {runs}");
-    println!("{:.0} messages per second, {:.0} ns each", messages as f64 / best, 1e9 * best / messages as f64);
+    println!(
+        "{:.0} messages per second, {:.0} ns each",
+        messages as f64 / best,
+        1e9 * best / messages as f64
+    );
     match peak_kib() {
         Some(kib) => println!("peak memory {:.1} MiB", kib as f64 / 1024.0),
         None => println!("peak memory unknown: this system does not tell"),

@@ -97,18 +97,22 @@ impl<C, I: Ord + Encode<C>, A: Encode<C>> Encode<C> for Cached<I, A> {
     }
 }
 
-impl<'b, C, I: Ord + Clone + Decode<'b, C>, A: Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
+impl<'b, C, I: Ord + Decode<'b, C>, A: Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let again: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(&mut d.clone(), ctx)?;
         let mut by_target: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
         by_target.retain(|_, by_source| !by_source.is_empty());
+        let is_in_place =
+            |target: &I, source: &I, token: &Token<I, A>| token.target == *target && token.source == *source;
+        let in_place = by_target.iter().all(|(target, by_source)| {
+            by_source.iter().all(|(source, token)| is_in_place(target, source, token))
+        });
+        if !in_place {
+            return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
+        }
         let mut targets_of: BTreeMap<I, BTreeSet<I>> = BTreeMap::new();
-        for (target, by_source) in &by_target {
-            for (source, token) in by_source {
-                if token.source != *source || token.target != *target {
-                    return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
-                }
-                targets_of.entry(source.clone()).or_default().insert(target.clone());
-            }
+        for token in again.into_values().flat_map(BTreeMap::into_values) {
+            targets_of.entry(token.source).or_default().insert(token.target);
         }
         Ok(Cached { by_target, targets_of })
     }
@@ -120,6 +124,9 @@ mod tests {
     use crate::handoff::Slot;
     use crate::testing::Random;
 
+    const SOURCES: [u32; 6] = [0, 1, 2, 3, 4, 5];
+    const TARGETS: [u32; 6] = [10, 11, 12, 13, 14, 15];
+
     fn token(source: u32, target: u32, source_clock: u64) -> Token<u32, u64> {
         Token { source, target, slot: Slot { source_clock, target_clock: 0 }, value: 1 }
     }
@@ -129,14 +136,14 @@ mod tests {
         let mut random = Random::new(1);
         let mut cached = Cached::new();
         for step in 0..5_000 {
-            let (source, target) = (random.below(6) as u32, 10 + random.below(6) as u32);
+            let (source, target) = (*random.pick(&SOURCES), *random.pick(&TARGETS));
             match random.below(10) {
                 0 => drop(cached.take_for(&target)),
                 1 => cached.drop_for(&target, |token| token.source <= source),
                 _ => cached.insert(&token(source, target, step % 7)),
             }
-            let mut by_source: Vec<_> = (0..6).flat_map(|source| cached.of_source(&source)).collect();
-            let mut by_target: Vec<_> = (10..16).flat_map(|target| cached.for_target(&target)).collect();
+            let mut by_source: Vec<_> = SOURCES.iter().flat_map(|name| cached.of_source(name)).collect();
+            let mut by_target: Vec<_> = TARGETS.iter().flat_map(|name| cached.for_target(name)).collect();
             let all: Vec<_> = cached.iter().collect();
             assert_eq!(by_target, all);
             by_source.sort_by_key(|token| (token.source, token.target));

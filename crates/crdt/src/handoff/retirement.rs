@@ -73,8 +73,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Remembers at which servers our tokens have been seen.
     pub(super) fn note_holders<R>(&mut self, view: &View<I, A, R>) {
-        for seen in view.tokens.iter().filter(|seen| seen.source == self.id) {
-            if self.token_for(&seen.target).is_some_and(|own| own.slot == seen.slot) {
+        for seen in &*view.tokens {
+            let is_ours = seen.source == self.id;
+            if is_ours && self.token_for(&seen.target).is_some_and(|own| own.slot == seen.slot) {
                 let fresh = || Holders { slot: seen.slot, servers: BTreeSet::new() };
                 let holders = self.office().holders.entry(seen.target.clone()).or_insert_with(fresh);
                 if holders.slot != seen.slot {
@@ -91,9 +92,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     /// Forgets who holds tokens that are no more.
     fn forget_holders(&mut self) {
         let Handshake { office: Some(office), tokens, .. } = self else { return };
-        office.holders.retain(|target, held| {
-            find_token(tokens, target).is_some_and(|own| own.slot == held.slot)
-        });
+        office
+            .holders
+            .retain(|target, held| find_token(tokens, target).is_some_and(|own| own.slot == held.slot));
         self.tidy();
     }
 

@@ -77,7 +77,11 @@ impl Delay {
         let bits = random.bits();
         let own = bits & ((1 << self.column_bits) - 1);
         let column = self.columns[usize::try_from(own).expect("masked")];
-        let value = if bits >> self.column_bits << self.column_bits < column.part { own } else { column.other.into() };
+        let value = if bits >> self.column_bits << self.column_bits < column.part {
+            own
+        } else {
+            column.other.into()
+        };
         self.constant_ms + value
     }
 }
@@ -120,7 +124,10 @@ mod tests {
                 let survival = |ms: usize| (-(ms as f64 / scale).powi(2)).exp();
                 let expected = 1e6 * (survival(spread) - survival(spread + 1));
                 let error = (f64::from(count) - expected).abs();
-                assert!(error < 6.0 * expected.sqrt() + 6.0, "{spread} ms came {count} times, not {expected}");
+                assert!(
+                    error < 6.0 * expected.sqrt() + 6.0,
+                    "{spread} ms came {count} times, not {expected}"
+                );
             }
         }
     }

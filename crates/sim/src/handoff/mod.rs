@@ -27,6 +27,8 @@ pub mod retire;
 mod run;
 pub mod sessions;
 mod setup;
+#[cfg(test)]
+mod tests;
 
 pub use setup::{BadParameter, CLIENTS_MAX, Cleanup, SERVERS_MAX, TIER0_MAX, TIME_MS_MAX};
 

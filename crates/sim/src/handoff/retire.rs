@@ -72,7 +72,8 @@ impl Params {
         in_range("--partition-percent", self.partition_percent.into(), 0, 100)?;
         in_range("--end-ms", self.end_ms, 1, TIME_MS_MAX)?;
         if self.cleanup == Cleanup::On && self.partition_percent > 0 && self.servers == 1 {
-            let problem = "with --cleanup on a client that loses its server needs another: at least 2".to_owned();
+            let problem =
+                "with --cleanup on a client that loses its server needs another: at least 2".to_owned();
             return Err(BadParameter { flag: "--servers", problem });
         }
         let arrivals = self.end_ms / self.arrival_ms;

@@ -30,7 +30,11 @@ impl Fleet {
     }
 
     pub(super) fn answer(&mut self, message: &Message) -> Result<(), String> {
-        if self.is_client(message.to) { self.answer_as_client(message) } else { self.answer_as_fixed(message) }
+        if self.is_client(message.to) {
+            self.answer_as_client(message)
+        } else {
+            self.answer_as_fixed(message)
+        }
     }
 
     fn answer_as_fixed(&mut self, message: &Message) -> Result<(), String> {
