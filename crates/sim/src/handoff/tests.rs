@@ -7,9 +7,9 @@ use quipu_crdt::handoff::Handoff;
 
 /// What the checks say to a run of clients whose replicas merge like this.
 fn verdict(merge: MergeFn) -> String {
-    let params = clients::Params { tier0: 3, servers: 4, clients: 50, ..Default::default() };
+    let params = clients::Params { tier0: 3, servers: 4, clients: 50, stats_ms: 100, ..Default::default() };
     let setup = params.setup().expect("possible parameters");
-    let setup = super::setup::Setup { merge, stats_ms: 100, ..setup };
+    let setup = super::setup::Setup { merge, ..setup };
     match run_setup(setup, &mut |_| true) {
         Err(Error::Violation { what, .. }) => what,
         other => panic!("not caught: {other:?}"),
@@ -21,7 +21,8 @@ fn a_server_that_takes_every_token_it_sees_is_caught() {
     // It counts what a token carries without asking whether the slot is still open.
     let what = verdict(|replica, view| {
         replica.merge(view)?;
-        for token in view.tokens().iter().filter(|token| token.target == *replica.id()) {
+        let id = *replica.id();
+        for token in view.tokens().iter().filter(|token| token.target == id) {
             let _ = replica.add(&token.value);
         }
         Ok(())
@@ -35,12 +36,12 @@ fn a_server_that_forgets_what_it_took_is_caught() {
     let what = verdict(|replica, view| {
         let before = *replica.own();
         replica.merge(view)?;
-        if replica.tier() == 1 && *replica.own() > before + 2 {
+        if replica.tier() == 1 && *replica.own() > before {
             *replica = Replica::new(*replica.id(), 1);
         }
         Ok(())
     });
-    assert!(!what.is_empty());
+    assert!(what.contains("node") || what.contains("were issued"), "{what}");
 }
 
 #[test]
