@@ -1,7 +1,13 @@
-//! Ctrl-C: long runs look at a flag and end with complete output.
+//! Ctrl-C: long runs end with complete output. A process uses one of the two ways.
 
+use crate::failure::Failure;
+use indicatif::ProgressBar;
+use std::io::Write;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What shells report for a process that Ctrl-C ended: 128 and the number of the signal.
+pub(crate) const EXIT_CODE: u8 = 130;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
@@ -20,5 +26,15 @@ pub(crate) fn flag() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
-/// What shells report for a process that Ctrl-C ended: 128 and the number of the signal.
-pub(crate) const EXIT_CODE: u8 = 130;
+/// From now on Ctrl-C ends the process at once with 130, between two lines of output: whoever writes a line
+/// holds the lock of the standard output until all of it is written.
+pub(crate) fn end_between_lines(bar: &ProgressBar) -> Result<(), Failure> {
+    let bar = bar.clone();
+    let end = move || {
+        let mut out = std::io::stdout().lock();
+        let _ = out.flush(); // Nobody is left to be told if this fails.
+        bar.finish_and_clear();
+        std::process::exit(i32::from(EXIT_CODE));
+    };
+    ctrlc::set_handler(end).map_err(|error| Failure::failed(format!("cannot wait for Ctrl-C: {error}")))
+}

@@ -180,11 +180,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         let mut names: Vec<I> = self.inherited().map(|(name, _)| name.clone()).collect();
         names.push(self.id.clone());
         for name in names {
-            let Some(by_source) = self.office().cached.remove(&name) else { continue };
-            for token in by_source.values() {
-                self.try_token(ledger, token);
-                if self.desk_of(&name).is_some_and(|desk| desk.fits(token)) {
-                    self.cache(token); // The ledger refused it for now.
+            for token in self.office().cached.take_for(&name) {
+                self.try_token(ledger, &token);
+                if self.desk_of(&name).is_some_and(|desk| desk.fits(&token)) {
+                    self.cache(&token); // The ledger refused it for now.
                 }
             }
         }

@@ -44,7 +44,7 @@ pub struct Handshake<I: Ord, A> {
     /// The receiving side.
     #[n(4)]
     pub(super) desk: Desk<I>,
-    /// Tokens made here, at most one for each target.
+    /// Tokens made here, at most one for each target, in the order of the targets.
     #[n(5)]
     pub(super) tokens: Few<Token<I, A>>,
     /// Tokens made elsewhere and what else we keep for others; most replicas keep nothing.
@@ -187,8 +187,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
         let token =
             Token { source: self.id.clone(), target: view.id.clone(), slot, value: ledger.withdraw() };
-        self.tokens.retain(|old| old.target != view.id);
-        self.tokens.push(token);
+        match self.tokens.binary_search_by(|old| old.target.cmp(&view.id)) {
+            Ok(old) => self.tokens.replace(old, token),
+            Err(place) => self.tokens.insert(place, token),
+        }
         self.source_clock += 1;
     }
 
@@ -215,6 +217,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
     }
 
+    pub(super) fn token_for(&self, target: &I) -> Option<&Token<I, A>> {
+        find_token(&self.tokens, target)
+    }
+
     /// What a handshake always is, and bytes from outside may not be.
     pub(super) fn is_sound(&self) -> bool {
         let own = |token: &Token<I, A>| {
@@ -223,6 +229,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         self.source_clock < CLOCK_MAX
             && self.desk.is_sound()
             && self.tokens.iter().all(own)
+            && self.tokens.is_sorted_by(|one, next| one.target < next.target)
             && self.inherited().all(|(name, desk)| *name != self.id && desk.is_sound())
     }
 
@@ -240,6 +247,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// What to send to a replica, unasked, with what the ledger reports to it. `wants_slot`: is there something
     /// of our own to hand over? In a cleaning view that is denied, so that it closes slots and opens none.
+    #[inline]
     pub fn view<R>(&self, to: &Addressee<'_, I>, report: R, wants_slot: bool) -> View<I, A, R> {
         View {
             id: self.id.clone(),
@@ -256,6 +264,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// The answer to a view that has been merged: our view, and which of the offered tokens are closed here.
+    #[inline]
     pub fn reply_to<R>(&self, view: &View<I, A, R>, report: R, wants_slot: bool) -> View<I, A, R> {
         let to = Addressee { id: &view.id, tier: view.tier, stands_for: &[] };
         let mut reply = self.view(&to, report, wants_slot);
@@ -263,6 +272,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         reply
     }
 
+    #[inline]
     fn slots_for(&self, to: &Addressee<'_, I>) -> Few<(I, Slot)> {
         if self.tier < to.tier {
             return self.desk.slots.get(to.id).map(|&slot| (to.id.clone(), slot)).into_iter().collect();
@@ -274,19 +284,24 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         Few::new()
     }
 
+    #[inline]
     fn tokens_for(&self, to: &Addressee<'_, I>) -> Few<Token<I, A>> {
         let mut tokens = Few::new();
         if self.tier > to.tier || self.rules == Rules::Paper {
             tokens.extend(self.tokens.iter().cloned());
         }
         let Some(office) = &self.office else { return tokens };
-        for (target, by_source) in &office.cached {
-            if self.rules == Rules::Paper || target == to.id || to.stands_for.contains(target) {
-                tokens.extend(by_source.values().cloned());
-            } else if self.tier < to.tier {
-                // The source learns that its token is cached here.
-                tokens.extend(by_source.get(to.id).cloned());
-            }
+        if self.rules == Rules::Paper {
+            tokens.extend(office.cached.iter().cloned());
+            return tokens;
+        }
+        let is_for = |target: &I| target == to.id || to.stands_for.contains(target);
+        for name in std::iter::once(to.id).chain(to.stands_for.iter().filter(|&name| name != to.id)) {
+            tokens.extend(office.cached.for_target(name).cloned());
+        }
+        if self.tier < to.tier {
+            // The source learns that its token is cached here.
+            tokens.extend(office.cached.of_source(to.id).filter(|token| !is_for(&token.target)).cloned());
         }
         tokens
     }
@@ -315,6 +330,11 @@ pub struct Addressee<'a, I> {
     pub tier: u8,
     /// The retired relays whose heir it is: it takes what is meant for them.
     pub stands_for: &'a [I],
+}
+
+/// The token for this target.
+pub(super) fn find_token<'a, I: Ord, A>(tokens: &'a [Token<I, A>], target: &I) -> Option<&'a Token<I, A>> {
+    tokens.binary_search_by(|token| token.target.cmp(target)).ok().map(|place| &tokens[place])
 }
 
 /// The discarding of step 2, at the desk with this name.

@@ -74,6 +74,7 @@ impl<I: Id, T: Tally> CounterLedger<I, T> {
         CounterLedger { val: T::default(), below: T::default(), own: T::default(), others: BTreeMap::new() }
     }
 
+    #[inline]
     pub(super) fn report(&self, own_id: &I, tiers: Tiers) -> Report<I, T> {
         let mut vals = Vec::new();
         if tiers.ours == 0 && tiers.theirs == 0 {

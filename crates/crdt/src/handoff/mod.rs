@@ -8,6 +8,7 @@
 //! Read next: [`Handshake`] for the eight steps of a merge, [`RetireError`] and the functions around it for
 //! how replicas leave.
 
+mod cached;
 mod desk;
 mod estate;
 mod examples;
@@ -159,11 +160,13 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     }
 
     /// What the replica with this name and tier needs of us.
+    #[inline]
     pub fn view_for(&self, id: &I, tier: u8) -> View<I, T> {
         self.view(&Addressee { id, tier, stands_for: &[] })
     }
 
     /// Like [`view_for`](Self::view_for), for an heir: with what is meant for the relays it stands for.
+    #[inline]
     pub fn view(&self, to: &Addressee<'_, I>) -> View<I, T> {
         self.handshake.view(to, self.report_for(to.tier), self.wants_slot())
     }
@@ -175,6 +178,7 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     }
 
     /// The answer to a view: our view, and which of the offered tokens are closed here. Merge it first.
+    #[inline]
     pub fn reply_to(&self, view: &View<I, T>) -> View<I, T> {
         self.handshake.reply_to(view, self.report_for(view.tier), self.wants_slot())
     }

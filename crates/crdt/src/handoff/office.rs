@@ -1,39 +1,40 @@
 //! What a server keeps for others: cached tokens, inherited desks, notices.
 
+use super::cached::Cached;
 use super::desk::Desk;
 use super::handshake::Handshake;
 use super::ledger::Ledger;
 use super::notice::KeptNotice;
-use super::retirement::Holder;
+use super::retirement::Holders;
 use super::slot::Token;
 use crate::Id;
 use crate::algebra::Tally;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// What a server keeps for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
 pub(super) struct Office<I: Ord, A> {
-    /// Tokens made elsewhere for targets elsewhere: by target, then by source.
+    /// Tokens made elsewhere for targets elsewhere.
     #[n(0)]
-    pub(super) cached: BTreeMap<I, BTreeMap<I, Token<I, A>>>,
+    pub(super) cached: Cached<I, A>,
     /// The desks of retired relays, under their old names: target clocks of two desks may be equal.
     #[n(1)]
     pub(super) inherited: BTreeMap<I, Desk<I>>,
     /// Notices to be passed on, by client.
     #[n(2)]
     pub(super) notices: BTreeMap<I, KeptNotice<I, A>>,
-    /// Servers at which our own tokens were seen cached.
+    /// Servers at which our own tokens were seen cached, by the target of the token.
     #[n(3)]
-    pub(super) holders: BTreeSet<Holder<I>>,
+    pub(super) holders: BTreeMap<I, Holders<I>>,
 }
 
 impl<I: Id, A: Tally> Office<I, A> {
     fn new() -> Self {
         Office {
-            cached: BTreeMap::new(),
+            cached: Cached::new(),
             inherited: BTreeMap::new(),
             notices: BTreeMap::new(),
-            holders: BTreeSet::new(),
+            holders: BTreeMap::new(),
         }
     }
 
@@ -48,23 +49,14 @@ impl<I: Id, A: Tally> Office<I, A> {
 impl<I: Id, A: Tally> Handshake<I, A> {
     /// Keeps a copy of a token; of two from one source to one target the newer.
     pub(super) fn cache(&mut self, token: &Token<I, A>) {
-        let by_source = self.office().cached.entry(token.target.clone()).or_default();
-        match by_source.get_mut(&token.source) {
-            Some(held) if held.slot.source_clock >= token.slot.source_clock => {}
-            Some(held) => *held = token.clone(),
-            None => drop(by_source.insert(token.source.clone(), token.clone())),
-        }
+        self.office().cached.insert(token);
     }
 
     /// Drops the cached tokens for this target of which `gone` is true.
     pub(super) fn drop_cached(&mut self, target: &I, gone: impl Fn(&Token<I, A>) -> bool) {
         let Some(office) = &mut self.office else { return };
-        let Some(by_source) = office.cached.get_mut(target) else { return };
-        by_source.retain(|_, token| !gone(token));
-        if by_source.is_empty() {
-            office.cached.remove(target);
-            self.tidy();
-        }
+        office.cached.drop_for(target, gone);
+        self.tidy();
     }
 
     pub(super) fn office(&mut self) -> &mut Office<I, A> {
@@ -80,7 +72,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Tokens that are kept here for others.
     pub fn cached(&self) -> impl Iterator<Item = &Token<I, A>> {
-        self.office.iter().flat_map(|office| office.cached.values().flat_map(BTreeMap::values))
+        self.office.iter().flat_map(|office| office.cached.iter())
     }
 
     /// The desks of retired relays whose heir this is.

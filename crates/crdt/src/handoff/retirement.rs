@@ -2,12 +2,13 @@
 //!
 //! The paper outlines this in section 7.4; what must hold for it to be exact is written on each function.
 
-use super::handshake::Handshake;
+use super::handshake::{Handshake, find_token};
 use super::notice::Notice;
 use super::slot::{Slot, Token};
 use super::view::View;
 use crate::Id;
 use crate::algebra::Tally;
+use std::collections::BTreeSet;
 
 /// Where a replica is in its life.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
@@ -31,21 +32,14 @@ pub(super) enum Phase<I, A> {
     },
 }
 
-/// That a server was seen to hold a copy of one of our tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, minicbor::Encode, minicbor::Decode)]
-pub(super) struct Holder<I> {
+/// The servers that were seen to hold a copy of one of our tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
+pub(super) struct Holders<I: Ord> {
+    /// The slot of the token: another token for the same target is another matter.
     #[n(0)]
-    target: I,
-    #[n(1)]
     slot: Slot,
-    #[n(2)]
-    holder: I,
-}
-
-impl<I: PartialEq> Holder<I> {
-    fn is_of<A>(&self, tokens: &[Token<I, A>]) -> bool {
-        tokens.iter().any(|own| own.target == self.target && own.slot == self.slot)
-    }
+    #[n(1)]
+    servers: BTreeSet<I>,
 }
 
 /// Why a replica cannot leave yet. State unchanged.
@@ -80,17 +74,28 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     /// Remembers at which servers our tokens have been seen.
     pub(super) fn note_holders<R>(&mut self, view: &View<I, A, R>) {
         for seen in &*view.tokens {
-            let held = Holder { target: seen.target.clone(), slot: seen.slot, holder: view.id.clone() };
-            if seen.source == self.id && held.is_of(&self.tokens) {
-                self.office().holders.insert(held);
+            let is_ours = seen.source == self.id;
+            if is_ours && self.token_for(&seen.target).is_some_and(|own| own.slot == seen.slot) {
+                let fresh = || Holders { slot: seen.slot, servers: BTreeSet::new() };
+                let holders = self.office().holders.entry(seen.target.clone()).or_insert_with(fresh);
+                if holders.slot != seen.slot {
+                    *holders = fresh();
+                }
+                holders.servers.insert(view.id.clone());
             }
         }
-        if let Some(office) = &mut self.office
-            && !office.holders.is_empty()
-        {
-            office.holders.retain(|held| held.is_of(&self.tokens));
-            self.tidy();
+        if self.office.as_ref().is_some_and(|office| !office.holders.is_empty()) {
+            self.forget_holders();
         }
+    }
+
+    /// Forgets who holds tokens that are no more.
+    fn forget_holders(&mut self) {
+        let Handshake { office: Some(office), tokens, .. } = self else { return };
+        office
+            .holders
+            .retain(|target, held| find_token(tokens, target).is_some_and(|own| own.slot == held.slot));
+        self.tidy();
     }
 
     /// May this replica stop for good, leaving its tokens to the servers that cached them?
@@ -100,10 +105,8 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     pub fn may_leave_early(&self, own_is_zero: bool, has_route: impl Fn(&I, &I) -> bool) -> bool {
         let Some(office) = &self.office else { return own_is_zero && self.tokens.is_empty() };
         let delivered = |token: &Token<I, A>| {
-            office.holders.iter().any(|held| {
-                held.target == token.target
-                    && held.slot == token.slot
-                    && has_route(&held.holder, &token.target)
+            office.holders.get(&token.target).is_some_and(|held| {
+                held.slot == token.slot && held.servers.iter().any(|server| has_route(server, &token.target))
             })
         };
         own_is_zero

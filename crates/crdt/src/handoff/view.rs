@@ -88,8 +88,12 @@ impl<T> Few<T> {
         Few(SmallVec::new())
     }
 
-    pub(super) fn push(&mut self, element: T) {
-        self.0.push(element);
+    pub(super) fn insert(&mut self, place: usize, element: T) {
+        self.0.insert(place, element);
+    }
+
+    pub(super) fn replace(&mut self, place: usize, element: T) {
+        self.0[place] = element;
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
