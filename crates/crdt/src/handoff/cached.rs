@@ -1,7 +1,7 @@
 //! Tokens that are kept for others, found by whom they are for and by whom they are from.
 
 use super::slot::Token;
-use crate::Id;
+use crate::{Id, Tally};
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +28,10 @@ impl<I: Id, A: Clone> Cached<I, A> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Token<I, A>> {
         self.by_target.values().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = &I> {
+        self.by_target.keys()
     }
 
     pub(super) fn for_target(&self, target: &I) -> impl Iterator<Item = &Token<I, A>> {
@@ -97,24 +101,19 @@ impl<C, I: Ord + Encode<C>, A: Encode<C>> Encode<C> for Cached<I, A> {
     }
 }
 
-impl<'b, C, I: Ord + Decode<'b, C>, A: Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
+impl<'b, C, I: Id + Decode<'b, C>, A: Tally + Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
-        let again: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(&mut d.clone(), ctx)?;
-        let mut by_target: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
-        by_target.retain(|_, by_source| !by_source.is_empty());
-        let is_in_place =
-            |target: &I, source: &I, token: &Token<I, A>| token.target == *target && token.source == *source;
-        let in_place = by_target.iter().all(|(target, by_source)| {
-            by_source.iter().all(|(source, token)| is_in_place(target, source, token))
-        });
-        if !in_place {
-            return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
+        let by_target: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
+        let mut cached = Cached::new();
+        for (target, by_source) in &by_target {
+            for (source, token) in by_source {
+                if token.source != *source || token.target != *target {
+                    return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
+                }
+                cached.insert(token);
+            }
         }
-        let mut targets_of: BTreeMap<I, BTreeSet<I>> = BTreeMap::new();
-        for token in again.into_values().flat_map(BTreeMap::into_values) {
-            targets_of.entry(token.source).or_default().insert(token.target);
-        }
-        Ok(Cached { by_target, targets_of })
+        Ok(cached)
     }
 }
 
