@@ -173,12 +173,12 @@ impl<D: Disk> Scanner<'_, D> {
         let bytes = self.read(name, usize::MAX)?;
         let until = next.unwrap_or(u64::MAX).min(self.until);
         let (frames, end) = self.frames(&bytes, *header, until);
-        let expected = header.first + frames.len() as u64;
+        let expected = header.first.saturating_add(frames.len() as u64);
         self.check_end(name, &bytes, *header, (end, expected), next)?;
 
         // Frames before a segment's first were flushed before the segment began; so was what a later frame tells.
         let told = frames.iter().map(|frame| frame.synced).max().unwrap_or(0);
-        scanned.synced = told.max(header.first - 1).max(scanned.synced);
+        scanned.synced = told.max(header.first.saturating_sub(1)).max(scanned.synced);
         let last = next.is_none();
         let mut newest = BTreeMap::new();
         for frame in frames {
@@ -219,7 +219,7 @@ impl<D: Disk> Scanner<'_, D> {
             };
             let Some((start, frame)) = found else { break };
             at = start + frame.bytes;
-            expected = frame.sequence + 1;
+            expected = frame.sequence.saturating_add(1);
             frames.push(frame);
         }
         (frames, at)

@@ -102,7 +102,7 @@ impl<D: Disk> Wal<D> {
             spares: files.spares,
             abandoned: scanned.unbegun,
             number: files.segments.keys().next_back().copied().unwrap_or(0),
-            next: pending.back().map_or(scanned.synced, |last| last.sequence) + 1,
+            next: pending.back().map_or(scanned.synced, |last| last.sequence).saturating_add(1),
             synced: scanned.synced,
             // What was read may be in the system's memory only. It is written again before anyone acts on it.
             doubtful: !scanned.segments.is_empty(),
@@ -219,7 +219,7 @@ impl<D: Disk> Wal<D> {
         let name = segment_name(self.layout.worker, number);
         let mut file = self.new_file(&name, bytes)?;
         self.abandoned.push(name.clone());
-        let header = Header { id: id_of(self.layout, number), first: self.synced + 1 };
+        let header = Header { id: id_of(self.layout, number), first: self.synced.saturating_add(1) };
         let mut newest = BTreeMap::new();
         let mut frames = Vec::with_capacity(needed);
         let all = self.pending.iter().map(|frame| (frame.sequence, &frame.payload));
