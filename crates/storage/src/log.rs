@@ -82,7 +82,7 @@ pub enum Settled {
     Nothing,
 }
 
-/// The state of a shard's log at the moment its fence was taken.
+/// Where a shard's log stands, for whoever has its fence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Taken {
     /// Everything up to here is in the table.
@@ -128,6 +128,7 @@ pub trait Log: Send {
     /// cover are durable in the table: [`crate::Store::checkpoint`] keeps that order. A mark never moves back.
     fn checkpoint(&mut self, marks: &[Mark]) -> Result<(), StorageError>;
 
-    /// Whether the shard is still ours, asked of the store itself.
-    fn confirm(&mut self, shard: ShardId) -> Result<(), StorageError>;
+    /// Whether the shard is still ours, asked of the store itself, and where its log stands. (What is unsettled is
+    /// not committed, and does not count.)
+    fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError>;
 }

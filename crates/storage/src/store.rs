@@ -1,7 +1,7 @@
 //! A log and a table together: the one recovery, and the one order of a checkpoint.
 
 use crate::{
-    Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Table, Write,
+    Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Table, Taken, Write,
 };
 
 /// What a shard had committed: the rows of the table, and these records on top of them.
@@ -48,21 +48,17 @@ impl<L: Log, T: Table> Store<L, T> {
     pub fn open(&mut self, shard: ShardId) -> Result<Recovered, StorageError> {
         // Fence first: what the former owner commits between a read and the fence would be lost.
         let taken = self.log.take(shard)?;
-        let recovered = self.recover(shard, taken.checkpoint)?;
-        match recovered.last() {
-            last if last == taken.last => Ok(recovered),
-            found => Err(StorageError::Gap { shard, expected: taken.last, found }),
-        }
+        self.recover(shard, taken)
     }
 
     /// Reads again what a shard of ours has committed, for memory that holds the effects of a batch that failed.
-    /// `checkpoint` is any position that the shard's state is known to include, such as the one that
-    /// [`Store::open`] or the last [`Store::checkpoint`] gave.
-    pub fn reload(&mut self, shard: ShardId, checkpoint: Position) -> Result<Recovered, StorageError> {
-        self.recover(shard, checkpoint)
+    pub fn reload(&mut self, shard: ShardId) -> Result<Recovered, StorageError> {
+        let standing = self.log.confirm(shard)?;
+        self.recover(shard, standing)
     }
 
-    fn recover(&mut self, shard: ShardId, checkpoint: Position) -> Result<Recovered, StorageError> {
+    fn recover(&mut self, shard: ShardId, standing: Taken) -> Result<Recovered, StorageError> {
+        let Taken { checkpoint, last } = standing;
         let records = self.log.read(shard, checkpoint)?;
         let mut expected = checkpoint.next();
         for record in &records {
@@ -70,6 +66,9 @@ impl<L: Log, T: Table> Store<L, T> {
                 return Err(StorageError::Gap { shard, expected, found: record.position });
             }
             expected = expected.next();
+        }
+        if expected != last.next() {
+            return Err(StorageError::Gap { shard, expected, found: last });
         }
         Ok(Recovered { checkpoint, records })
     }

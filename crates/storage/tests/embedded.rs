@@ -188,7 +188,7 @@ fn memory_crashes_where_it_is_told_to() {
             memory.inject(A, fault);
             assert!(matches!(store.commit(&[batch(A, "x")], Flush::Now)[..], [Outcome::Failed(_)]));
         }
-        assert_eq!(store.reload(A, Position(0)).unwrap().records.len(), kept[0]);
+        assert_eq!(store.reload(A).unwrap().records.len(), kept[0]);
         memory.inject(A, Fault::Taken);
         assert!(matches!(store.commit(&[batch(A, "x")], Flush::Now)[..], [Outcome::Fenced]));
     }

@@ -58,6 +58,17 @@ pub enum Reclaim {
     AnyPassed,
 }
 
+/// In which order a segment begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Begin {
+    /// Its first frames are flushed before the header that takes them out of force elsewhere.
+    #[default]
+    FramesFirst,
+    /// Wrong: the header is flushed before the frames.
+    #[cfg(feature = "testing")]
+    HeaderFirst,
+}
+
 /// How the log is made to be wrong; not at all, by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flaws {
@@ -67,4 +78,6 @@ pub struct Flaws {
     pub gaps: Gaps,
     /// Segments that are let go.
     pub reclaim: Reclaim,
+    /// Segments that begin.
+    pub begin: Begin,
 }

@@ -353,7 +353,8 @@ impl<D: Disk> Log for EmbeddedLog<D> {
         Ok(())
     }
 
-    fn confirm(&mut self, shard: ShardId) -> Result<(), StorageError> {
-        self.check(shard).map(drop)
+    fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
+        self.check(shard)?;
+        Ok(self.shared.shards.taken(shard))
     }
 }

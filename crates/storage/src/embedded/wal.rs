@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     disk::{Disk, DiskFile},
-    flaws::{Flaws, Reclaim},
+    flaws::{Begin, Flaws, Reclaim},
     frame::{self, Entry, HEADER_BYTES, Header, Kind, SegmentId},
     scan::{Files, Scanner, Segment, segment_name, spare_name},
 };
@@ -237,14 +237,17 @@ impl<D: Disk> Wal<D> {
         }
         // Frames first, then the header: it takes the same frames in earlier segments out of force, and some of
         // those (found by recovery) were reported long ago.
-        file.write_at(HEADER_BYTES as u64, &frames)
-            .and_then(|()| file.sync())
-            .map_err(|error| self.file_error("writing", &name, error))?;
-        // Up to here the file in use was as good as before. From here on it must not get another frame.
-        self.doubtful = true;
-        file.write_at(0, &header.encode())
-            .and_then(|()| file.sync())
-            .map_err(|error| self.file_error("beginning", &name, error))?;
+        let (frames_at, header_at) = (HEADER_BYTES as u64, 0);
+        let mut parts = [(frames_at, &frames[..]), (header_at, &header.encode()[..])];
+        if self.layout.flaws.begin != Begin::FramesFirst {
+            parts.reverse();
+        }
+        for (at, bytes) in parts {
+            // Until the header is written the file in use is as good as before. Then it must not get another frame.
+            self.doubtful |= at == header_at;
+            let flushed = file.write_at(at, bytes).and_then(|()| file.sync());
+            flushed.map_err(|error| self.file_error("beginning", &name, error))?;
+        }
 
         for frame in self.pending.drain(..).filter(|frame| !frame.reported) {
             let entries = frame::decode_entries(&frame.payload).into_iter().flatten();

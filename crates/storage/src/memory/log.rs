@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Attempt, Crash, Fault, Inner, Memory};
+use super::{Attempt, Crash, Fault, Inner, Memory, ShardLog};
 use crate::{
     BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
     Taken,
@@ -227,8 +227,11 @@ impl Log for MemoryLog {
         Ok(())
     }
 
-    fn confirm(&mut self, shard: ShardId) -> Result<(), StorageError> {
+    fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
         let inner = self.memory.lock();
-        self.check(&inner, shard).map(drop)
+        self.check(&inner, shard)?;
+        let ShardLog { checkpoint, last, .. } = inner.shards[&shard];
+        let unsettled = self.unsettled.get(&shard).map(|attempt| Position(attempt.record.position.0 - 1));
+        Ok(Taken { checkpoint, last: unsettled.map_or(last, |before| before.min(last)) })
     }
 }

@@ -171,15 +171,16 @@ fn a_fence_ends_the_former_owner<B: Backend>(backend: &mut B) {
 
 fn reloading_gives_what_was_committed<B: Backend>(backend: &mut B) {
     let mut store = store(backend);
-    let checkpoint = store.open(A).expect("opens").checkpoint;
+    store.open(A).expect("opens");
     commit(store.log(), A, "one");
     commit(store.log(), A, "two");
     let large = Batch { shard: A, record: vec![0; BATCH_BYTES_MAX + 1] };
     assert!(matches!(store.commit(&[large], Flush::Now)[..], [Outcome::Failed(_)]));
-    let reloaded = store.reload(A, checkpoint).expect("reloads");
+    let reloaded = store.reload(A).expect("reloads");
     assert_eq!(reloaded.records.len(), 2);
     assert_eq!(reloaded.records[1].bytes, b"two");
-    assert_eq!(store.reload(A, Position(1)).expect("reloads").records.len(), 1);
+    store.checkpoint(A, Position(1), &[]).expect("checkpoint");
+    assert_eq!(store.reload(A).expect("reloads").records.len(), 1);
     assert_eq!(commit(store.log(), A, "three"), Position(3));
 }
 
@@ -196,7 +197,7 @@ fn unknown_is_settled_once<B: Backend>(backend: &mut B) {
     assert!(matches!(first.settle(A), Settled::Unknown(_)));
     let outcomes = first.commit(&[batch(A, "three")], Flush::Now);
     assert!(matches!(outcomes[..], [Outcome::Failed(StorageError::Unsettled(A))]), "{outcomes:?}");
-    let known = first.reload(A, Position(0));
+    let known = first.reload(A);
     assert!(known.is_ok_and(|known| known.records.len() == 1), "what is unknown is not committed");
     backend.let_settle();
     assert!(matches!(first.settle(A), Settled::Committed { position: Position(2) }));
@@ -277,7 +278,7 @@ fn later_is_kept_when_flushed<B: Backend>(backend: &mut B) {
         let outcomes = first.commit(&[batch(A, &n.to_string())], Flush::Later);
         assert!(matches!(outcomes[..], [Outcome::Committed { position: Position(at) }] if at == n));
     }
-    assert_eq!(first.reload(A, Position(0)).expect("reloads").records.len(), 20);
+    assert_eq!(first.reload(A).expect("reloads").records.len(), 20);
     first.log().flush().expect("flushes");
     assert_eq!(commit(first.log(), A, "now"), Position(21));
     assert!(matches!(first.commit(&[batch(A, "late")], Flush::Later)[..], [Outcome::Committed { .. }]));

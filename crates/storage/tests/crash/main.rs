@@ -13,7 +13,7 @@ use quipu_storage::{
     Flush, ShardId,
     embedded::{
         LogConfig,
-        flaws::{Flaws, Reclaim},
+        flaws::{Begin, Flaws, Reclaim},
     },
     memory::Memory,
     testing::{
@@ -177,9 +177,9 @@ fn a_crash_anywhere_loses_nothing_that_was_reported() {
     assert!(ways > 300);
 }
 
-#[test]
-fn a_crash_while_recovering_from_a_crash_loses_nothing() {
-    let setup = right();
+/// Crashes everywhere, and then before every operation of the recovery.
+fn crash_while_recovering(setup: Setup) -> Result<usize, String> {
+    let mut ways = 0;
     let operations = run(setup, &short_script(), |_| {}).disk.operations().len() as u64;
     for at in 0..=operations {
         let first = run(setup, &short_script(), |disk| disk.crash_at(at));
@@ -193,8 +193,8 @@ fn a_crash_while_recovering_from_a_crash_loses_nothing() {
                 let (config, order, promises) = (setup.config, setup.order, first.promises.clone());
                 let opened = Driver::open(&disk, layer, &first.memory, config, order, promises);
                 let second = Run { disk, memory: first.memory.clone(), promises: first.promises.clone() };
-                let ways = every_way(setup, &second, 12, at);
-                assert!(ways.is_ok(), "crash at {at} ({fate:?}), and at {opening} of opening: {ways:?}");
+                ways += every_way(setup, &second, 12, at)
+                    .map_err(|why| format!("crash at {at} ({fate:?}), and at {opening} of opening: {why}"))?;
                 if opened.is_ok() {
                     break;
                 }
@@ -202,6 +202,21 @@ fn a_crash_while_recovering_from_a_crash_loses_nothing() {
             }
         }
     }
+    Ok(ways)
+}
+
+#[test]
+fn a_crash_while_recovering_from_a_crash_loses_nothing() {
+    let ways = crash_while_recovering(right()).unwrap();
+    println!("{ways} ways of crashing twice");
+    assert!(ways > 1000);
+}
+
+#[test]
+fn a_header_before_its_frames_is_caught() {
+    let flaws = Flaws { begin: Begin::HeaderFirst, ..Flaws::default() };
+    let config = LogConfig { flaws, ..right().config };
+    caught(crash_while_recovering(Setup { config, ..right() }));
 }
 
 #[test]
