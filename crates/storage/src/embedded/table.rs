@@ -1,0 +1,290 @@
+//! The table on `fjall`: a keyspace for the rows that are kept, one for each slice, one for the floors.
+//!
+//! Key: the shard, two bytes with the high one first, then the row's key. Value: the version, eight bytes with the low
+//! one first, then the row's bytes.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, RwLock},
+};
+
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+
+use super::lock::FolderLock;
+use crate::{Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, table::check_sizes};
+
+/// Small memtables: flushing a large one holds writers up for hundreds of milliseconds.
+const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
+/// The least that fjall accepts.
+const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
+const CACHE_BYTES: u64 = 32 * 1024 * 1024;
+
+const ROWS: &str = "rows";
+const FLOORS: &str = "floors";
+const SLICE: &str = "slice-";
+
+/// The rows of a folder.
+pub struct FjallTable {
+    database: Database,
+    rows: Keyspace,
+    floors: Keyspace,
+    slices: RwLock<Slices>,
+    /// A write looks at the stored version first; no other may come between.
+    writing: Mutex<()>,
+    _lock: Arc<FolderLock>,
+}
+
+#[derive(Default)]
+struct Slices {
+    floors: BTreeMap<ShardId, Slice>,
+    spaces: BTreeMap<Slice, Space>,
+}
+
+struct Space {
+    keyspace: Keyspace,
+    /// The shards that may have rows in it. When the last has dropped them, the whole keyspace goes.
+    shards: BTreeSet<ShardId>,
+}
+
+impl std::fmt::Debug for FjallTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FjallTable").finish_non_exhaustive()
+    }
+}
+
+fn failed(doing: &str) -> impl Fn(fjall::Error) -> StorageError + '_ {
+    move |error| match error {
+        fjall::Error::Io(error) => StorageError::io(format!("{doing} the table"), error),
+        fjall::Error::Poisoned => StorageError::Table {
+            doing: doing.to_owned(),
+            why: "an earlier write failed, so it takes no more; restart to go on".to_owned(),
+        },
+        error => StorageError::Table { doing: doing.to_owned(), why: error.to_string() },
+    }
+}
+
+fn place(shard: ShardId, key: &[u8]) -> Vec<u8> {
+    let mut place = Vec::with_capacity(2 + key.len());
+    place.extend_from_slice(&shard.0.to_be_bytes());
+    place.extend_from_slice(key);
+    place
+}
+
+fn encode(row: &Row) -> Vec<u8> {
+    let mut value = Vec::with_capacity(8 + row.bytes.len());
+    value.extend_from_slice(&row.version.to_le_bytes());
+    value.extend_from_slice(&row.bytes);
+    value
+}
+
+fn decode(value: &[u8]) -> Result<Row, StorageError> {
+    match value.split_first_chunk::<8>() {
+        Some((version, bytes)) => Ok(Row { version: u64::from_le_bytes(*version), bytes: bytes.to_vec() }),
+        None => Err(StorageError::Table {
+            doing: "reading a row".to_owned(),
+            why: format!("{} bytes are too few for a version", value.len()),
+        }),
+    }
+}
+
+impl FjallTable {
+    pub(super) fn open(folder: &Path, lock: Arc<FolderLock>) -> Result<Self, StorageError> {
+        let database = Database::builder(folder)
+            .worker_threads(1)
+            .cache_size(CACHE_BYTES)
+            .max_journaling_size(JOURNAL_BYTES_MAX)
+            .open()
+            .map_err(failed("opening"))?;
+        let rows = keyspace(&database, ROWS)?;
+        let floors = keyspace(&database, FLOORS)?;
+        let mut slices = Slices::default();
+        for guard in floors.iter() {
+            let (shard, floor) = guard.into_inner().map_err(failed("reading"))?;
+            if let (Ok(shard), Ok(floor)) = (shard.as_ref().try_into(), floor.as_ref().try_into()) {
+                let shard = ShardId(u16::from_be_bytes(shard));
+                slices.floors.insert(shard, Slice(u32::from_le_bytes(floor)));
+            }
+        }
+        for name in database.list_keyspace_names() {
+            if let Some(number) = name.strip_prefix(SLICE).and_then(|number| number.parse().ok()) {
+                let keyspace = keyspace(&database, &name)?;
+                let shards = shards_in(&keyspace)?;
+                slices.spaces.insert(Slice(number), Space { keyspace, shards });
+            }
+        }
+        let table = Self {
+            database,
+            rows,
+            floors,
+            slices: RwLock::new(slices),
+            writing: Mutex::new(()),
+            _lock: lock,
+        };
+        // A crash may have come between the floor and what lies below it.
+        table.sweep()?;
+        Ok(table)
+    }
+
+    fn write_lock(&self) -> MutexGuard<'_, ()> {
+        self.writing.lock().expect("a thread that wrote to the table panicked")
+    }
+
+    fn slices(&self) -> std::sync::RwLockReadGuard<'_, Slices> {
+        self.slices.read().expect("a thread that changed slices panicked")
+    }
+
+    fn slices_mut(&self) -> std::sync::RwLockWriteGuard<'_, Slices> {
+        self.slices.write().expect("a thread that changed slices panicked")
+    }
+
+    /// The keyspace of a slice, if the slice is not below the shard's floor and has rows at all.
+    fn space(&self, shard: ShardId, slice: Slice) -> Option<Keyspace> {
+        if slice == Slice::KEPT {
+            return Some(self.rows.clone());
+        }
+        let slices = self.slices();
+        if slices.is_dropped(shard, slice) {
+            return None;
+        }
+        slices.spaces.get(&slice).map(|space| space.keyspace.clone())
+    }
+
+    /// The same for a write, which may be the first of the slice.
+    fn space_for_write(&self, shard: ShardId, slice: Slice) -> Result<Option<Keyspace>, StorageError> {
+        if slice == Slice::KEPT {
+            return Ok(Some(self.rows.clone()));
+        }
+        let mut slices = self.slices_mut();
+        if slices.is_dropped(shard, slice) {
+            return Ok(None);
+        }
+        if let Some(space) = slices.spaces.get_mut(&slice) {
+            space.shards.insert(shard);
+            return Ok(Some(space.keyspace.clone()));
+        }
+        let keyspace = keyspace(&self.database, &format!("{SLICE}{}", slice.0))?;
+        let space = Space { keyspace: keyspace.clone(), shards: BTreeSet::from([shard]) };
+        slices.spaces.insert(slice, space);
+        Ok(Some(keyspace))
+    }
+
+    /// Deletes the keyspaces whose shards have all dropped them.
+    fn sweep(&self) -> Result<(), StorageError> {
+        let mut slices = self.slices_mut();
+        let Slices { floors, spaces } = &mut *slices;
+        for (slice, space) in spaces.iter_mut() {
+            space.shards.retain(|shard| floors.get(shard).is_none_or(|floor| slice >= floor));
+        }
+        let gone: Vec<Slice> =
+            spaces.iter().filter(|(_, space)| space.shards.is_empty()).map(|(&slice, _)| slice).collect();
+        for slice in gone {
+            if let Some(space) = spaces.remove(&slice) {
+                self.database.delete_keyspace(space.keyspace).map_err(failed("dropping a slice of"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Slices {
+    fn is_dropped(&self, shard: ShardId, slice: Slice) -> bool {
+        self.floors.get(&shard).is_some_and(|&floor| slice < floor)
+    }
+}
+
+fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
+    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    database.keyspace(name, options).map_err(failed("opening"))
+}
+
+/// Which shards have rows, found by jumping from one to the next.
+fn shards_in(keyspace: &Keyspace) -> Result<BTreeSet<ShardId>, StorageError> {
+    let mut shards = BTreeSet::new();
+    let mut from = Some(0u16);
+    while let Some(shard) = from {
+        let Some(guard) = keyspace.range(shard.to_be_bytes()..).next() else { break };
+        let key = guard.key().map_err(failed("reading"))?;
+        let Some((&found, _)) = key.split_first_chunk::<2>() else { break };
+        let found = u16::from_be_bytes(found);
+        shards.insert(ShardId(found));
+        from = found.checked_add(1);
+    }
+    Ok(shards)
+}
+
+impl Table for FjallTable {
+    fn get(&self, shard: ShardId, slice: Slice, key: &[u8]) -> Result<Option<Row>, StorageError> {
+        let Some(space) = self.space(shard, slice) else { return Ok(None) };
+        let value = space.get(place(shard, key)).map_err(failed("reading"))?;
+        value.map(|value| decode(&value)).transpose()
+    }
+
+    fn put(&self, shard: ShardId, writes: &[Write]) -> Result<(), StorageError> {
+        check_sizes(writes)?;
+        let _writing = self.write_lock();
+        // One put may name a key twice: the batch would keep the last, which need not be the newest.
+        let mut newest: BTreeMap<(Slice, &[u8]), &Row> = BTreeMap::new();
+        for write in writes {
+            let row = newest.entry((write.slice, &write.key)).or_insert(&write.row);
+            if row.version < write.row.version {
+                *row = &write.row;
+            }
+        }
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        for ((slice, key), row) in newest {
+            let Some(space) = self.space_for_write(shard, slice)? else { continue };
+            let place = place(shard, key);
+            let known = space.get(&place).map_err(failed("reading"))?;
+            let known = known.map(|value| decode(&value)).transpose()?;
+            if known.is_none_or(|known| known.version < row.version) {
+                batch.insert(&space, place, encode(row));
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { batch.commit().map_err(failed("writing to")) }
+    }
+
+    fn scan(&self, shard: ShardId, scan: Scan<'_>) -> Result<Page, StorageError> {
+        let Some(space) = self.space(shard, scan.slice) else { return Ok(Page::default()) };
+        let prefix = place(shard, scan.prefix);
+        let from = match scan.after {
+            Some(after) if after >= scan.prefix => Bound::Excluded(place(shard, after)),
+            _ => Bound::Included(prefix.clone()),
+        };
+        let mut page = Page::default();
+        let mut seen = None;
+        for (at, guard) in space.range::<Vec<u8>, _>((from, Bound::Unbounded)).enumerate() {
+            let (place, value) = guard.into_inner().map_err(failed("reading"))?;
+            if !place.starts_with(&prefix) {
+                break;
+            }
+            if at == scan.rows_max.max(1) {
+                page.next = seen;
+                break;
+            }
+            let key = place[2..].to_vec();
+            let row = decode(&value)?;
+            if row.bytes.is_empty() {
+                seen = Some(key);
+            } else {
+                seen = Some(key.clone());
+                page.rows.push((key, row));
+            }
+        }
+        Ok(page)
+    }
+
+    fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError> {
+        let _writing = self.write_lock();
+        if self.slices().floors.get(&shard).is_some_and(|&known| known >= floor) {
+            return Ok(());
+        }
+        // The floor first: rows below it count for nothing from then on, whether they are gone yet or not.
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.floors, shard.0.to_be_bytes(), floor.0.to_le_bytes());
+        batch.commit().map_err(failed("writing to"))?;
+        self.slices_mut().floors.insert(shard, floor);
+        self.sweep()
+    }
+}

@@ -1,0 +1,237 @@
+//! The log in memory.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Attempt, Crash, Fault, Inner, Memory, ShardLog};
+use crate::{
+    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
+    Taken,
+};
+
+const CRASHED: StorageError = StorageError::Injected("the process has crashed");
+
+/// One process's logs.
+#[derive(Debug)]
+pub struct MemoryLog {
+    memory: Memory,
+    generation: u64,
+    fences: BTreeMap<ShardId, u64>,
+    unsettled: BTreeMap<ShardId, Attempt>,
+}
+
+impl MemoryLog {
+    pub(super) fn new(memory: Memory) -> Self {
+        let generation = memory.lock().generation;
+        Self { memory, generation, fences: BTreeMap::new(), unsettled: BTreeMap::new() }
+    }
+
+    fn check(&self, inner: &Inner, shard: ShardId) -> Result<u64, StorageError> {
+        if inner.generation != self.generation {
+            return Err(CRASHED);
+        }
+        let fence = *self.fences.get(&shard).ok_or(StorageError::NotOpen(shard))?;
+        match inner.shards.get(&shard) {
+            Some(log) if log.fence == fence => Ok(fence),
+            _ => Err(StorageError::Fenced(shard)),
+        }
+    }
+
+    fn prepare(&self, inner: &Inner, batch: &Batch) -> Result<Attempt, StorageError> {
+        let shard = batch.shard;
+        let fence = self.check(inner, shard)?;
+        if self.unsettled.contains_key(&shard) {
+            return Err(StorageError::Unsettled(shard));
+        }
+        let bytes = batch.record.len();
+        if bytes > BATCH_BYTES_MAX {
+            return Err(StorageError::TooLarge { what: "a batch", bytes, max: BATCH_BYTES_MAX });
+        }
+        let position = inner.shards[&shard].last.next();
+        Ok(Attempt { shard, fence, record: Record { position, bytes: batch.record.clone() } })
+    }
+
+    /// One conditional write, with the fault that waits for it.
+    fn attempt(inner: &mut Inner, attempt: &Attempt) -> Outcome {
+        let shard = attempt.shard;
+        let unknown = || Outcome::Unknown(StorageError::Injected("the store did not answer in time"));
+        match inner.faults.get_mut(&shard).and_then(std::collections::VecDeque::pop_front) {
+            Some(Fault::Error) => return Outcome::Failed(StorageError::Injected("the write was refused")),
+            Some(Fault::Full) => {
+                return Outcome::Failed(StorageError::Full { doing: "appending to memory".to_owned() });
+            }
+            Some(Fault::UnknownNotStored) => return unknown(),
+            Some(Fault::UnknownStored) => {
+                inner.try_store(attempt);
+                return unknown();
+            }
+            Some(Fault::UnknownLate) => {
+                inner.late.push(attempt.clone());
+                return unknown();
+            }
+            Some(Fault::Taken) => {
+                inner.fence += 1;
+                let fence = inner.fence;
+                inner.shards.entry(shard).or_default().fence = fence;
+            }
+            None => {}
+        }
+        let position = attempt.record.position;
+        if inner.try_store(attempt) { Outcome::Committed { position } } else { Outcome::Fenced }
+    }
+
+    fn die(inner: &mut Inner, crash: Crash, attempts: &[Result<Attempt, StorageError>]) {
+        let stored = |at: usize| match crash {
+            Crash::Before => false,
+            Crash::Between => at % 2 == 1,
+            Crash::After => true,
+        };
+        for (at, attempt) in attempts.iter().enumerate() {
+            if let (true, Ok(attempt)) = (stored(at), attempt) {
+                inner.try_store(attempt);
+                flush_shard(inner, attempt.shard);
+            }
+        }
+        inner.crash();
+    }
+}
+
+fn flush_shard(inner: &mut Inner, shard: ShardId) {
+    if let Some(log) = inner.shards.get_mut(&shard) {
+        log.flushed = log.last;
+    }
+}
+
+impl Log for MemoryLog {
+    fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
+        let mut inner = self.memory.lock();
+        if inner.generation != self.generation {
+            return Err(CRASHED);
+        }
+        inner.fence += 1;
+        let fence = inner.fence;
+        let log = inner.shards.entry(shard).or_default();
+        log.fence = fence;
+        // Whoever opens a shard acts on what it reads, so that has to stay.
+        log.flushed = log.last;
+        let taken = Taken { checkpoint: log.checkpoint, last: log.last };
+        drop(inner);
+        self.fences.insert(shard, fence);
+        self.unsettled.remove(&shard);
+        Ok(taken)
+    }
+
+    fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
+        let inner = self.memory.lock();
+        self.check(&inner, shard)?;
+        let records = &inner.shards[&shard].records;
+        // An unsettled record may or may not be there: it is not committed until it is settled.
+        let before = self.unsettled.get(&shard).map_or(u64::MAX, |attempt| attempt.record.position.0);
+        Ok(records
+            .iter()
+            .filter(|record| record.position > after && record.position.0 < before)
+            .cloned()
+            .collect())
+    }
+
+    fn commit(&mut self, batches: &[Batch], flush: Flush) -> Vec<Outcome> {
+        let memory = self.memory.clone();
+        let mut inner = memory.lock();
+        let mut seen = BTreeSet::new();
+        let attempts: Vec<_> = batches
+            .iter()
+            .map(|batch| match seen.insert(batch.shard) {
+                true => self.prepare(&inner, batch),
+                false => Err(StorageError::Twice(batch.shard)),
+            })
+            .collect();
+        if let (Some(crash), true) = (inner.crash, inner.generation == self.generation) {
+            Self::die(&mut inner, crash, &attempts);
+            return batches.iter().map(|_| Outcome::Unknown(CRASHED)).collect();
+        }
+        let mut outcomes = Vec::with_capacity(batches.len());
+        for attempt in attempts {
+            outcomes.push(match attempt {
+                Err(StorageError::Fenced(_)) => Outcome::Fenced,
+                Err(error) => Outcome::Failed(error),
+                Ok(attempt) => {
+                    let outcome = Self::attempt(&mut inner, &attempt);
+                    let unknown = matches!(outcome, Outcome::Unknown(_));
+                    if flush == Flush::Now || unknown {
+                        flush_shard(&mut inner, attempt.shard);
+                    }
+                    if unknown {
+                        self.unsettled.insert(attempt.shard, attempt);
+                    }
+                    outcome
+                }
+            });
+        }
+        outcomes
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        let mut inner = self.memory.lock();
+        if inner.generation != self.generation {
+            return Err(CRASHED);
+        }
+        for &shard in self.fences.keys() {
+            flush_shard(&mut inner, shard);
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, shard: ShardId) -> Settled {
+        let mut inner = self.memory.lock();
+        let Some(attempt) = self.unsettled.get(&shard) else { return Settled::Nothing };
+        if inner.generation != self.generation {
+            return Settled::Unknown(CRASHED);
+        }
+        if self.check(&inner, shard).is_err() {
+            self.unsettled.remove(&shard);
+            return Settled::Lost;
+        }
+        let position = attempt.record.position;
+        let outcome = match Self::attempt(&mut inner, attempt) {
+            // The position is taken and the fence is ours: what stands there is the record itself.
+            Outcome::Fenced if self.check(&inner, shard).is_ok() => Outcome::Committed { position },
+            outcome => outcome,
+        };
+        match outcome {
+            Outcome::Committed { position } => {
+                flush_shard(&mut inner, shard);
+                self.unsettled.remove(&shard);
+                Settled::Committed { position }
+            }
+            Outcome::Fenced => {
+                self.unsettled.remove(&shard);
+                Settled::Lost
+            }
+            // A refused attempt says nothing about the one before it.
+            Outcome::Failed(error) | Outcome::Unknown(error) => Settled::Unknown(error),
+        }
+    }
+
+    fn checkpoint(&mut self, marks: &[Mark]) -> Result<(), StorageError> {
+        let mut inner = self.memory.lock();
+        for mark in marks {
+            self.check(&inner, mark.shard)?;
+            let log = inner.shards.entry(mark.shard).or_default();
+            if mark.position > log.last {
+                let Mark { shard, position } = *mark;
+                return Err(StorageError::Beyond { shard, position, last: log.last });
+            }
+            log.checkpoint = log.checkpoint.max(mark.position);
+            log.flushed = log.flushed.max(log.checkpoint);
+            log.records.retain(|record| record.position > log.checkpoint);
+        }
+        Ok(())
+    }
+
+    fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
+        let inner = self.memory.lock();
+        self.check(&inner, shard)?;
+        let ShardLog { checkpoint, last, .. } = inner.shards[&shard];
+        let unsettled = self.unsettled.get(&shard).map(|attempt| Position(attempt.record.position.0 - 1));
+        Ok(Taken { checkpoint, last: unsettled.map_or(last, |before| before.min(last)) })
+    }
+}

@@ -1,0 +1,159 @@
+//! Every backend passes the one suite.
+
+use std::{io::ErrorKind, sync::Arc};
+
+use quipu_storage::{
+    ShardId,
+    conformance::{self, Backend},
+    embedded::{Embedded, EmbeddedLog, FjallTable, Folder, LogConfig, Logs},
+    memory::{Fault, Memory, MemoryLog, MemoryTable},
+    testing::sim_disk::{Operation, SimDisk},
+};
+
+struct InMemory {
+    memory: Memory,
+    fault: Fault,
+}
+
+impl Backend for InMemory {
+    type Log = MemoryLog;
+    type Table = MemoryTable;
+
+    fn log(&mut self) -> MemoryLog {
+        self.memory.log()
+    }
+
+    fn table(&mut self) -> MemoryTable {
+        self.memory.table()
+    }
+
+    fn reopen(&mut self) {
+        self.memory.crash();
+    }
+
+    fn make_unknown(&mut self, shard: ShardId) -> bool {
+        // One for the commit and one for the first attempt to settle it.
+        self.memory.inject(shard, self.fault);
+        self.memory.inject(shard, Fault::UnknownNotStored);
+        true
+    }
+
+    fn let_settle(&mut self) {
+        self.memory.heal();
+        self.memory.land();
+    }
+}
+
+#[test]
+fn memory_that_forgets_the_write() {
+    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownNotStored });
+}
+
+#[test]
+fn memory_that_forgets_to_answer() {
+    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownStored });
+}
+
+#[test]
+fn memory_whose_write_lands_late() {
+    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownLate });
+}
+
+/// Segments so small that every part of the suite goes through several.
+fn small() -> LogConfig {
+    LogConfig { workers: 2, segment_bytes: 2048, ..LogConfig::default() }
+}
+
+struct InFolder {
+    folder: tempfile::TempDir,
+    open: Option<Embedded>,
+    next: u16,
+}
+
+impl InFolder {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let open = Some(Embedded::open(folder.path(), small()).unwrap());
+        Self { folder, open, next: 0 }
+    }
+}
+
+impl Backend for InFolder {
+    type Log = EmbeddedLog<Folder>;
+    type Table = Arc<FjallTable>;
+
+    fn log(&mut self) -> Self::Log {
+        self.next += 1;
+        self.open.as_ref().unwrap().log(self.next % 2)
+    }
+
+    fn table(&mut self) -> Self::Table {
+        self.open.as_ref().unwrap().table()
+    }
+
+    fn reopen(&mut self) {
+        self.open = None;
+        self.open = Some(Embedded::open(self.folder.path(), small()).unwrap());
+    }
+
+    fn make_unknown(&mut self, _: ShardId) -> bool {
+        false
+    }
+
+    fn let_settle(&mut self) {}
+}
+
+#[test]
+fn embedded_in_a_folder() {
+    conformance::run(InFolder::new);
+}
+
+/// The embedded log on a simulated disk, where every reopening is a power failure that loses all it may.
+struct OnSimDisk {
+    disk: SimDisk,
+    memory: Memory,
+    logs: Option<Logs<SimDisk>>,
+    next: u16,
+}
+
+impl OnSimDisk {
+    fn new() -> Self {
+        let disk = SimDisk::new();
+        let logs = Some(Logs::open(disk.clone(), 7, small()).unwrap());
+        Self { disk, memory: Memory::new(), logs, next: 0 }
+    }
+}
+
+impl Backend for OnSimDisk {
+    type Log = EmbeddedLog<SimDisk>;
+    type Table = MemoryTable;
+
+    fn log(&mut self) -> Self::Log {
+        self.next += 1;
+        self.logs.as_ref().unwrap().log(self.next % 2)
+    }
+
+    fn table(&mut self) -> Self::Table {
+        self.memory.table()
+    }
+
+    fn reopen(&mut self) {
+        self.logs = None;
+        self.disk.power_cycle(0, || quipu_storage::testing::sim_disk::Fate::Lost);
+        self.logs = Some(Logs::open(self.disk.clone(), 7, small()).unwrap());
+    }
+
+    fn make_unknown(&mut self, _: ShardId) -> bool {
+        self.disk.fail_all(Operation::Sync, Some(ErrorKind::Other));
+        true
+    }
+
+    fn let_settle(&mut self) {
+        self.disk.fail_all(Operation::Sync, None);
+    }
+}
+
+#[test]
+fn embedded_on_a_disk_that_loses_all_it_may() {
+    conformance::run(OnSimDisk::new);
+}
