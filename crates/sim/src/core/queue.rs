@@ -70,8 +70,13 @@ impl<E> Queue<E> {
             self.far.entry(self.now + delay).or_insert_with(|| Vec::with_capacity(1)).push(event);
             return;
         }
+        self.push_near(self.now + delay, event);
+    }
+
+    #[inline]
+    fn push_near(&mut self, at: Millis, event: E) {
         self.near_len += 1;
-        let bucket = &mut self.near[index(self.now + delay)];
+        let bucket = &mut self.near[index(at)];
         match bucket.back_mut() {
             Some(last) if last.len() < BATCH_EVENTS => last.push(event),
             _ => {
@@ -114,9 +119,7 @@ impl<E> Queue<E> {
     pub fn recycle(&mut self, batch: &mut Vec<E>) {
         let mut batch = std::mem::take(batch);
         batch.clear();
-        if batch.capacity() > 0 {
-            self.spare.push(batch);
-        }
+        self.spare.push(batch);
     }
 
     /// Moves the clock. What comes within the horizon enters its bucket before anything can be pushed there,
@@ -127,8 +130,7 @@ impl<E> Queue<E> {
             && *first.key() < to + HORIZON_MS
         {
             let (at, events) = first.remove_entry();
-            self.near_len += events.len();
-            self.near[index(at)].push_back(events);
+            events.into_iter().for_each(|event| self.push_near(at, event));
         }
     }
 }
