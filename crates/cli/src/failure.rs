@@ -15,6 +15,8 @@ pub(crate) enum Failure {
         /// The value given, what is allowed, and the remedy.
         problem: String,
     },
+    /// Somebody pressed Ctrl-C: exit code 130.
+    Interrupted,
 }
 
 impl Failure {
@@ -32,6 +34,7 @@ impl Failure {
                 eprintln!("error: {flag}: {problem}\n\nFor more information, try '--help'.");
                 ExitCode::from(2)
             }
+            Failure::Interrupted => ExitCode::from(crate::interrupt::EXIT_CODE),
         }
     }
 }

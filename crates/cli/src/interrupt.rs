@@ -1,11 +1,30 @@
-//! Ctrl-C.
+//! Ctrl-C: long runs end with complete output. A process uses one of the two ways.
 
 use crate::failure::Failure;
 use indicatif::ProgressBar;
 use std::io::Write;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The exit code of a process that was interrupted, as shells report it.
-const INTERRUPTED: i32 = 130;
+/// What shells report for a process that Ctrl-C ended: 128 and the number of the signal.
+pub(crate) const EXIT_CODE: u8 = 130;
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// True from the moment somebody presses Ctrl-C. From the first call on, Ctrl-C does only that; pressed again,
+/// it ends the process at once.
+pub(crate) fn flag() -> &'static AtomicBool {
+    static HANDLER: OnceLock<()> = OnceLock::new();
+    HANDLER.get_or_init(|| {
+        // Where no handler can be set, Ctrl-C ends the process as it always does.
+        let _ = ctrlc::set_handler(|| {
+            if INTERRUPTED.swap(true, Ordering::Relaxed) {
+                std::process::exit(i32::from(EXIT_CODE));
+            }
+        });
+    });
+    &INTERRUPTED
+}
 
 /// From now on Ctrl-C ends the process at once with 130, between two lines of output: whoever writes a line
 /// holds the lock of the standard output until all of it is written.
@@ -15,7 +34,7 @@ pub(crate) fn end_between_lines(bar: &ProgressBar) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
         let _ = out.flush(); // Nobody is left to be told if this fails.
         bar.finish_and_clear();
-        std::process::exit(INTERRUPTED);
+        std::process::exit(i32::from(EXIT_CODE));
     };
     ctrlc::set_handler(end).map_err(|error| Failure::failed(format!("cannot wait for Ctrl-C: {error}")))
 }

@@ -2,7 +2,8 @@
 //!
 //! The network is a set of messages that never shrinks: each may be delivered never, once or many times, in
 //! any order. In every state that is reached: nothing is lost and nothing over-counted, and from it, once the
-//! network behaves, everything is accounted for with no slot and no token left.
+//! network behaves, everything is accounted for with no slot and no token left. (In the large runs that last
+//! one is checked from one state in sixteen, chosen by its fingerprint.)
 //!
 //! The bounds of each setting are in `Bounds`; the number of distinct states is printed:
 //! `cargo test --release -p quipu-crdt --test model_handoff -- --nocapture`
@@ -12,6 +13,7 @@
 use quipu_crdt::handoff::{Handoff, View};
 use stateright::{Checker, HasDiscoveries, Model, Property};
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 type Replica = Handoff<u8, u64>;
@@ -32,6 +34,8 @@ struct Bounds {
     fold: bool,
     /// May a client leave as soon as its tokens are cached, and are cached tokens delivered?
     leave_early: bool,
+    /// From one state in so many it is tried whether everything gets accounted for.
+    rest_every: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -69,8 +73,8 @@ impl PartialEq for Envelope {
 
 impl Eq for Envelope {}
 
-impl std::hash::Hash for Envelope {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+impl Hash for Envelope {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         self.bytes.hash(state);
     }
 }
@@ -147,6 +151,9 @@ impl Handoffs {
 
     /// Lets the network behave: does everything get accounted for, and nothing stay behind?
     fn comes_to_rest(&self, state: &State) -> bool {
+        if !fingerprint(state).is_multiple_of(self.bounds.rest_every) {
+            return true;
+        }
         let mut replicas = state.replicas.clone();
         let issued: u64 = state.added.iter().sum();
         for _ in 0..12 {
@@ -177,6 +184,12 @@ impl Handoffs {
         }
         false
     }
+}
+
+fn fingerprint(state: &State) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    state.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn issued(state: &State) -> u64 {
@@ -297,7 +310,7 @@ fn large() -> bool {
 }
 
 fn explore(name: &str, small: Bounds, large_messages: usize) {
-    let bounds = if large() { Bounds { messages: large_messages, ..small } } else { small };
+    let bounds = if large() { Bounds { messages: large_messages, rest_every: 16, ..small } } else { small };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let checker = Handoffs { bounds }
         .checker()
@@ -318,16 +331,17 @@ const PLAIN: Bounds = Bounds {
     slots: 2,
     fold: false,
     leave_early: false,
+    rest_every: 1,
 };
 
 #[test]
 fn two_clients_two_servers_one_root() {
-    explore("plain", PLAIN, 7);
+    explore("plain", PLAIN, 9);
 }
 
 #[test]
 fn a_client_that_leaves_early() {
-    explore("early", Bounds { clients: 1, leave_early: true, messages: 8, ..PLAIN }, 7);
+    explore("early", Bounds { clients: 1, leave_early: true, messages: 8, ..PLAIN }, 9);
 }
 
 #[test]
@@ -335,6 +349,6 @@ fn slots_that_are_folded() {
     explore(
         "fold",
         Bounds { servers: 1, clients: 1, adds: 2, slots: 3, fold: true, messages: 6, ..PLAIN },
-        8,
+        7,
     );
 }

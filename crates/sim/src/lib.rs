@@ -5,7 +5,14 @@
 //! - [`core`]: virtual time, and a network that misbehaves on demand. It knows nothing of what runs on it.
 //! - [`handoff`]: the experiments of the handoff paper, on the core.
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
+//! - [`filters`]: the experiments with the forgetful Bloom filter.
+//! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
 pub mod core;
+pub mod filters;
 pub mod handoff;
+pub mod report;
+mod run;
 pub mod trace;
+
+pub use run::{Refused, RunError, Watch};

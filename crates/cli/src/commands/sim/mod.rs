@@ -3,7 +3,11 @@
 use crate::failure::Failure;
 use clap::Subcommand;
 
+mod all;
 mod clients;
+mod filters;
+mod output;
+mod progress;
 mod reconnect;
 mod retire;
 mod sessions;
@@ -18,6 +22,22 @@ pub(crate) enum Command {
     Reconnect(reconnect::Args),
     Retire(retire::Args),
     Trace(trace::Args),
+    /// How often a forgetful Bloom filter errs when any filter is asked, and when pairs of neighbours are
+    FbfMembership(filters::membership::Args),
+    /// How often a forgetful Bloom filter errs: by the paper's equation, by the corrected one, and measured
+    FbfModel(filters::model::Args),
+    /// How often a forgetful Bloom filter errs with shorter and longer refresh periods
+    FbfRefresh(filters::refresh::Args),
+    /// How often forgetful Bloom filters of more and of fewer filters err
+    FbfFilters(filters::number::Args),
+    /// Does resizing hold the errors of a forgetful Bloom filter below a target while the load rises and falls?
+    FbfAdapt(filters::adapt::Args),
+    /// A forgetful Bloom filter against a single one of the same memory that is cleared when it is full
+    FbfVsRbf(filters::recyclable::Args),
+    /// What a counter is worth when acknowledgements are lost and clients try again
+    Retries(filters::retries::Args),
+    /// All experiments: data, plots, and a page that lays the papers' figures beside ours
+    All(all::Args),
 }
 
 pub(crate) fn run(command: Command) -> Result<(), Failure> {
@@ -27,5 +47,13 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Reconnect(args) => reconnect::run(&args),
         Command::Retire(args) => retire::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::FbfMembership(args) => filters::membership::run(&args),
+        Command::FbfModel(args) => filters::model::run(&args),
+        Command::FbfRefresh(args) => filters::refresh::run(&args),
+        Command::FbfFilters(args) => filters::number::run(&args),
+        Command::FbfAdapt(args) => filters::adapt::run(&args),
+        Command::FbfVsRbf(args) => filters::recyclable::run(&args),
+        Command::Retries(args) => filters::retries::run(&args),
+        Command::All(args) => all::run(&args),
     }
 }

@@ -1,0 +1,19 @@
+//! Progress bars: on a terminal, and nowhere else.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar is drawn in so many steps.
+const STEPS: u64 = 1_000;
+
+/// An empty bar with a label.
+pub(crate) fn bar(label: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{prefix:18} {bar:40} {percent:>3}%, {eta} left");
+    ProgressBar::new(STEPS).with_style(style.expect("the template is valid")).with_prefix(label.to_owned())
+}
+
+/// Shows how much is done, from 0 to 1.
+pub(crate) fn show(bar: &ProgressBar, done: f64) {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+    let steps = (done * STEPS as f64) as u64;
+    bar.set_position(steps);
+}
