@@ -12,7 +12,7 @@ const BATCH_EVENTS: usize = 64;
 /// A priority queue over virtual milliseconds. Events of the same millisecond come in the order in which they
 /// were put in.
 ///
-/// It is a ring of buckets, one for each of the next [`HORIZON_MS`] milliseconds, and a tree for what is
+/// It is a ring of buckets, one for each of the next 1,024 milliseconds, and a tree for what is
 /// later. Putting in and taking out cost the same however many events wait. Buckets are lists of short
 /// vectors, and the vector that was emptied last is filled next: memory stays warm, and nothing is allocated
 /// once the queue has reached its size.
@@ -201,6 +201,18 @@ mod tests {
         assert_eq!(queue.next_batch(4_990), None);
         queue.push(10, "late");
         assert_eq!(drain(&mut queue, 6_000), [(5_000, "early"), (5_000, "late")]);
+    }
+
+    #[test]
+    fn timers_from_far_away_do_not_pile_up_memory() {
+        let mut queue = Queue::new();
+        queue.push(2_000, ());
+        for _ in 0..10_000 {
+            let mut batch = queue.next_batch(1 << 40).expect("a timer");
+            queue.push(2_000, ());
+            queue.recycle(&mut batch);
+        }
+        assert!(queue.spare.len() <= 2, "{} vectors wait for use", queue.spare.len());
     }
 
     #[test]
