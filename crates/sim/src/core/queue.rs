@@ -63,7 +63,7 @@ impl<E> Queue<E> {
     }
 
     /// Puts in an event that happens `delay` from now; without delay, after all that is due now.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, delay: Millis, event: E) {
         self.len += 1;
         if delay >= HORIZON_MS {
@@ -73,7 +73,7 @@ impl<E> Queue<E> {
         self.push_near(self.now + delay, event);
     }
 
-    #[inline]
+    #[inline(always)]
     fn push_near(&mut self, at: Millis, event: E) {
         self.near_len += 1;
         let bucket = &mut self.near[index(at)];
