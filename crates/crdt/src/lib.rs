@@ -23,7 +23,7 @@ pub mod handoff;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use algebra::{Id, Merge, Overflow, Pn, Tally};
+pub use algebra::{Id, Merge, Overflow, Pn, Tally, Twin};
 pub use bloom::Forgetful;
 pub use borrow::{Borrow, BorrowError, BorrowState};
 pub use bounded::{Bounded, CompactBounded};

@@ -1,14 +1,17 @@
 //! Handoff counters, example by example.
 
 use proptest::prelude::*;
-use quipu_crdt::algebra::Twin;
 use quipu_crdt::codec::{self, DecodeError};
-use quipu_crdt::handoff::{AddError, Adoption, Estate, Handoff, Notice, NoticeDone, RetireError, View};
+use quipu_crdt::handoff::{
+    AddError, Adoption, Estate, Handoff, Handshake, MergeError, Notice, NoticeDone, RetireError, View,
+};
 use quipu_crdt::testing::Random;
-use quipu_crdt::{Overflow, Pn};
+use quipu_crdt::{Overflow, Pn, Twin};
 use std::collections::BTreeMap;
 
 type Counter = Handoff<u32, u64>;
+
+const TWIN: MergeError = MergeError::Twin(Twin);
 
 /// One message each way.
 fn round_trip(higher: &mut Counter, lower: &mut Counter) {
@@ -75,11 +78,11 @@ fn a_second_replica_with_the_same_name_is_noticed_where_it_can_be() {
     assert!(site.handshake().desk().slots().contains_key(&1));
     let newer = edge.view_for(&0, 0);
     let before = copy.clone();
-    assert_eq!(copy.merge(&newer), Err(Twin), "the view of the other one knows more handoffs");
+    assert_eq!(copy.merge(&newer), Err(TWIN), "the view of the other one knows more handoffs");
     round_trip(&mut edge, &mut site);
     edge.add(&1).expect("a small number");
     site.merge(&edge.view_for(&0, 0)).expect("no twin");
-    assert_eq!(copy.merge(&site.view_for(&1, 1)), Err(Twin), "the slot is for a later clock than ours");
+    assert_eq!(copy.merge(&site.view_for(&1, 1)), Err(TWIN), "the slot is for a later clock than ours");
     assert_eq!(copy, before, "nothing changed");
 
     // A restored copy of a site: its peer knows more of it, and an edge has a token for a slot unknown to it.
@@ -87,10 +90,10 @@ fn a_second_replica_with_the_same_name_is_noticed_where_it_can_be() {
     let mut copy = lima.clone();
     lima.add(&7).expect("a small number");
     cusco.merge(&lima.view_for(&3, 0)).expect("no twin");
-    assert_eq!(copy.merge(&cusco.view_for(&2, 0)), Err(Twin));
+    assert_eq!(copy.merge(&cusco.view_for(&2, 0)), Err(TWIN));
     let mut edge = counted(4, 1, 1);
     round_trip(&mut edge, &mut lima);
-    assert_eq!(copy.merge(&edge.view_for(&2, 0)), Err(Twin));
+    assert_eq!(copy.merge(&edge.view_for(&2, 0)), Err(TWIN));
     assert_eq!(*copy.fetch(), 0);
 }
 
@@ -279,12 +282,111 @@ fn a_map_of_counters_and_a_counter_that_goes_down_are_handed_over_alike() {
     assert_eq!((site.value(), edge.value()), (-3, -3));
 }
 
-/// The memory of a client that has handed everything over is its own size: nothing is left on the heap.
+/// A client that has handed everything over is as it was made but for its clock and what it reports: nothing
+/// is left on the heap, and the rest is its own size.
 #[test]
 fn an_idle_client_is_small() {
+    let (mut client, mut site) = (counted(1, 1, 5), Counter::new(0, 0));
+    while client.must_hand_off() {
+        round_trip(&mut client, &mut site);
+    }
+    let handshake = client.handshake();
+    assert!(handshake.tokens().is_empty() && handshake.cached().next().is_none());
+    assert!(handshake.desk().is_idle() && handshake.notices().next().is_none());
     let bytes = size_of::<Counter>();
     println!("an idle client replica takes {bytes} bytes");
     assert!(bytes <= 200, "{bytes} bytes");
+}
+
+/// What a token that the ledger refuses must not lead to, after its slot was folded: a second slot, and with
+/// it a second token in place of the first.
+#[test]
+fn a_refused_token_of_a_folded_slot_is_not_replaced() {
+    let (mut site, mut edge) = (Counter::new(0, 0), counted(1, 1, 10));
+    round_trip(&mut edge, &mut site);
+    assert!(site.fold(&1));
+    site.add(&u64::MAX).expect("it fits by itself");
+    edge.add(&1).expect("a small number");
+    for _ in 0..3 {
+        round_trip(&mut edge, &mut site);
+    }
+    assert_eq!(edge.handshake().tokens()[0].value, 10);
+    assert_eq!((*edge.own(), *site.own()), (1, u64::MAX), "nothing is lost");
+}
+
+#[test]
+fn a_relay_with_clients_cannot_leave_as_a_client_does() {
+    let (mut relay, mut client) = (Counter::new(1, 1), counted(2, 2, 5));
+    round_trip(&mut client, &mut relay);
+    assert!(!relay.may_leave_early(|_, _| true));
+    assert_eq!(relay.retire([0]), Err(RetireError::ServesOthers));
+    assert_eq!(Counter::new(0, 0).retire([]), Err(RetireError::Permanent));
+    relay.stop().expect("that is its way out");
+}
+
+#[test]
+fn a_view_for_somebody_else_is_refused() {
+    let (mut site, mut edge, other) = (Counter::new(0, 0), counted(1, 1, 5), Counter::new(2, 1));
+    round_trip(&mut edge, &mut site);
+    let before = edge.clone();
+    let misdirected = site.view_for(other.id(), 1);
+    assert_eq!(edge.merge(&misdirected), Err(MergeError::NotForUs));
+    assert_eq!(edge, before);
+}
+
+/// What a leaf says of others is left out: it cannot close their tokens, nor open slots at a lower tier.
+#[test]
+fn a_leaf_speaks_only_for_itself() {
+    let (mut relay, mut site, mut forger) = (counted(1, 1, 100), Counter::new(0, 0), Counter::new(9, 1));
+    round_trip(&mut relay, &mut site);
+    forger.merge(&relay.view_for(&9, 1)).expect("no twin");
+    let mut edge = counted(3, 2, 1);
+    round_trip(&mut edge, &mut relay);
+    let mut view = edge.view_for(&1, 1);
+    view.restrict_to_a_leaf();
+    assert_eq!(view, edge.view_for(&1, 1), "an honest leaf says nothing else");
+    let mut reply = site.reply_to(&relay.view_for(&0, 0));
+    reply.restrict_to_a_leaf();
+    assert!(!reply.has_slot_for(&1) && reply.tokens().is_empty());
+}
+
+/// A token that nobody has a slot for, from a careless or hostile edge, stops neither its relay nor the site.
+#[test]
+fn a_cached_token_from_the_future_stops_nobody() {
+    let (mut relay, mut site) = (counted(1, 1, 7), Counter::new(0, 0));
+    // The edge got its token from another site of that name.
+    let (mut elsewhere, mut edge) = (Counter::new(0, 0), counted(3, 2, 1));
+    for _ in 0..5 {
+        round_trip(&mut counted(8, 1, 1), &mut elsewhere);
+    }
+    round_trip(&mut edge, &mut elsewhere);
+    relay.merge(&edge.view_for(&1, 1)).expect("no twin");
+    assert_eq!(relay.handshake().cached().count(), 1);
+    for _ in 0..3 {
+        round_trip(&mut relay, &mut site);
+    }
+    assert_eq!((*relay.own(), *site.own()), (0, 7), "the relay hands over as before");
+    assert_eq!(relay.handshake().cached().count(), 1, "neither counted nor dropped");
+}
+
+#[test]
+fn an_heir_of_a_higher_tier_refuses_and_old_slots_are_folded_at_heirs_too() {
+    let (mut relay, mut client, mut heir) = (Counter::new(1, 1), counted(2, 2, 5), Counter::new(0, 0));
+    round_trip(&mut client, &mut relay);
+    relay.stop().expect("a relay may stop");
+    let estate = relay.bequeath(&7).expect("it has stopped");
+    let refusal = Counter::new(7, 2).adopt(&estate).expect("it is named");
+    assert_eq!(refusal.adopted_by, None);
+    relay.adopted(&refusal);
+    let estate = relay.bequeath(&0).expect("the other has refused");
+    assert!(relay.adopted(&heir.adopt(&estate).expect("it is named")));
+    assert!(heir.fold(&2));
+    assert!(heir.handshake().inherited().all(|(_, desk)| desk.slots().is_empty() && desk.folded_len() == 1));
+    while client.must_hand_off() {
+        round_trip(&mut client, &mut heir);
+    }
+    assert_eq!(*heir.own(), 5);
+    assert!(heir.is_idle());
 }
 
 /// States and messages of all kinds, as they come up in a random run.
@@ -329,6 +431,7 @@ fn decodes_as_something(bytes: &[u8]) -> bool {
         | codec::decode::<NoticeDone<u32>>(bytes).is_ok()
         | codec::decode::<Estate<u32, u64>>(bytes).is_ok()
         | codec::decode::<Adoption<u32>>(bytes).is_ok()
+        | codec::decode::<Handshake<u32, u64>>(bytes).is_ok()
 }
 
 proptest! {

@@ -78,6 +78,8 @@ pub enum MergeError {
 #[must_use = "nothing is counted until it is applied"]
 pub struct Prepared<I> {
     pub(super) change: Change<I>,
+    /// The replica on which it was prepared.
+    pub(super) at: I,
     /// How much the own row had recorded: two changes prepared on the same rights must not both be applied.
     pub(super) progress: u128,
 }
@@ -89,9 +91,10 @@ pub(super) enum Change<I> {
     PassOn { right: Right, amount: u64, to: I },
 }
 
-impl<I> Prepared<I> {
-    /// The change, unless it changes nothing. `progress` is that of the state it is applied to.
-    pub(super) fn change_on(self, progress: u128) -> Option<Change<I>> {
+impl<I: PartialEq> Prepared<I> {
+    /// The change, unless it changes nothing. `at` and `progress` are those of the state it is applied to.
+    pub(super) fn change_on(self, at: &I, progress: u128) -> Option<Change<I>> {
+        assert!(self.at == *at, "applied to another replica than it was prepared on");
         assert!(self.progress == progress, "applied to another state than it was prepared on");
         match &self.change {
             Change::Count(amount) if amount.is_zero() => None,

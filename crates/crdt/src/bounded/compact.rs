@@ -134,7 +134,11 @@ impl<I: Id> CompactBounded<I> {
         if amount > 0 && self.under_way() >= IN_FLIGHT_TRANSFERS_MAX {
             return Err(Refused::TooManyInFlight);
         }
-        Ok(Prepared { change: Change::PassOn { right, amount, to }, progress: self.own().progress() })
+        Ok(Prepared {
+            change: Change::PassOn { right, amount, to },
+            at: self.id.clone(),
+            progress: self.own().progress(),
+        })
     }
 
     /// Makes the change. Cannot fail.
@@ -143,7 +147,7 @@ impl<I: Id> CompactBounded<I> {
     /// If another change was applied since this one was prepared. (Merging in between does no harm: it
     /// never takes away rights of this replica.)
     pub fn apply(&mut self, prepared: Prepared<I>) {
-        let Some(change) = prepared.change_on(self.own().progress()) else { return };
+        let Some(change) = prepared.change_on(&self.id, self.own().progress()) else { return };
         let row = self.ledger.rows.entry(self.id.clone()).or_default();
         // Found to fit when it was prepared, on this very row.
         match change {
@@ -189,7 +193,7 @@ impl<I: Id> CompactBounded<I> {
 
     fn prepare_count(&self, amount: Pn) -> Result<Prepared<I>, Refused> {
         self.own().counted.try_add(&amount)?;
-        Ok(Prepared { change: Change::Count(amount), progress: self.own().progress() })
+        Ok(Prepared { change: Change::Count(amount), at: self.id.clone(), progress: self.own().progress() })
     }
 
     fn require(&self, right: Right, needed: u64) -> Result<(), OutOfRights> {

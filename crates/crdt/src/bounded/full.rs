@@ -118,7 +118,11 @@ impl<I: Id> Bounded<I> {
         let row = self.rows.get(&self.id);
         let mut passed_on = row.and_then(|row| row.passed_on.get(&to)).copied().unwrap_or_default();
         passed_on.try_add(&Rights::of(right, amount))?;
-        Ok(Prepared { change: Change::PassOn { right, amount, to }, progress: self.progress() })
+        Ok(Prepared {
+            change: Change::PassOn { right, amount, to },
+            at: self.id.clone(),
+            progress: self.progress(),
+        })
     }
 
     /// Makes the change. Cannot fail.
@@ -127,7 +131,7 @@ impl<I: Id> Bounded<I> {
     /// If another change was applied since this one was prepared. (Merging in between does no harm: it
     /// never takes away rights of this replica.)
     pub fn apply(&mut self, prepared: Prepared<I>) {
-        let Some(change) = prepared.change_on(self.progress()) else { return };
+        let Some(change) = prepared.change_on(&self.id, self.progress()) else { return };
         let row = self.rows.entry(self.id.clone()).or_default();
         // Found to fit when it was prepared, on this very row.
         match change {
@@ -156,7 +160,7 @@ impl<I: Id> Bounded<I> {
     fn prepare_count(&self, amount: Pn) -> Result<Prepared<I>, Refused> {
         let mut counted = self.rows.get(&self.id).map(|row| row.counted).unwrap_or_default();
         counted.try_add(&amount)?;
-        Ok(Prepared { change: Change::Count(amount), progress: self.progress() })
+        Ok(Prepared { change: Change::Count(amount), at: self.id.clone(), progress: self.progress() })
     }
 
     fn require(&self, right: Right, needed: u64) -> Result<(), OutOfRights> {

@@ -1,7 +1,7 @@
 //! Tokens that are kept for others, found by whom they are from and by whom they are for.
 
 use super::slot::Token;
-use crate::Id;
+use crate::{Id, Tally};
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +26,13 @@ impl<I: Id, A: Clone> Cached<I, A> {
         self.by_source.is_empty()
     }
 
+    /// All, target by target.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Token<I, A>> {
-        self.by_source.values().flat_map(BTreeMap::values)
+        self.targets().flat_map(|target| self.for_target(target))
+    }
+
+    pub(super) fn targets(&self) -> impl Iterator<Item = &I> {
+        self.sources_for.keys()
     }
 
     pub(super) fn of_source(&self, source: &I) -> impl Iterator<Item = &Token<I, A>> {
@@ -102,23 +107,19 @@ impl<C, I: Ord + Encode<C>, A: Encode<C>> Encode<C> for Cached<I, A> {
     }
 }
 
-impl<'b, C, I: Ord + Decode<'b, C>, A: Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
+impl<'b, C, I: Id + Decode<'b, C>, A: Tally + Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
-        // Read twice: the index needs names of its own, and here they cannot be cloned.
-        let again: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(&mut d.clone(), ctx)?;
-        let mut by_source: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
-        by_source.retain(|_, by_target| !by_target.is_empty());
-        let in_place = by_source.iter().all(|(source, by_target)| {
-            by_target.iter().all(|(target, token)| token.source == *source && token.target == *target)
-        });
-        if !in_place {
-            return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
+        let by_source: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
+        let mut cached = Cached::new();
+        for (source, by_target) in &by_source {
+            for (target, token) in by_target {
+                if token.source != *source || token.target != *target {
+                    return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
+                }
+                cached.insert(token);
+            }
         }
-        let mut sources_for: BTreeMap<I, BTreeSet<I>> = BTreeMap::new();
-        for token in again.into_values().flat_map(BTreeMap::into_values) {
-            sources_for.entry(token.target).or_default().insert(token.source);
-        }
-        Ok(Cached { by_source, sources_for })
+        Ok(cached)
     }
 }
 
@@ -146,11 +147,11 @@ mod tests {
                 1 => cached.drop_for(&target, |token| token.source <= source),
                 _ => cached.insert(&token(source, target, step % 7)),
             }
-            let by_source: Vec<_> = SOURCES.iter().flat_map(|name| cached.of_source(name)).collect();
-            let mut by_target: Vec<_> = TARGETS.iter().flat_map(|name| cached.for_target(name)).collect();
+            let mut by_source: Vec<_> = SOURCES.iter().flat_map(|name| cached.of_source(name)).collect();
+            let by_target: Vec<_> = TARGETS.iter().flat_map(|name| cached.for_target(name)).collect();
             let all: Vec<_> = cached.iter().collect();
-            assert_eq!(by_source, all);
-            by_target.sort_by_key(|token| (token.source, token.target));
+            assert_eq!(by_target, all);
+            by_source.sort_by_key(|token| (token.target, token.source));
             assert_eq!(by_source, by_target);
             assert_eq!(cached.is_empty(), all.is_empty());
             let bytes = crate::codec::encode(&cached);

@@ -16,7 +16,7 @@ use std::hash::{Hash, Hasher};
 /// a bitmap. That is enough to take a late token exactly once, because each slot of a desk has a target clock
 /// of its own and a source makes at most one token for it. Below the *floor* a missing slot says nothing
 /// any more: it may have been folded.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode)]
 pub struct Desk<I: Ord> {
     /// The target clock of the next slot; `dck` in the paper.
     #[n(0)]
@@ -65,7 +65,7 @@ impl<I: Id> Desk<I> {
         self.archive.as_ref().map_or(0, |archive| archive.folded.0.len())
     }
 
-    /// Bytes that the folded slots take when stored.
+    /// The size of the bitmap of folded slots. (Stored, distances between them are written, which is less.)
     pub fn folded_bytes(&self) -> usize {
         self.archive.as_ref().map_or(0, |archive| archive.folded.0.serialized_size())
     }
@@ -122,12 +122,32 @@ impl<I: Id> Desk<I> {
     }
 
     /// What a desk always is, and bytes from outside may not be.
-    pub(super) fn is_sound(&self) -> bool {
+    fn is_sound(&self) -> bool {
         let folded = self.archive.as_ref().and_then(|archive| archive.folded.0.max());
         self.target_clock < CLOCK_MAX
             && self.floor() <= self.target_clock
             && folded.is_none_or(|clock| clock < self.floor())
             && self.slots.values().all(|slot| slot.target_clock < self.target_clock)
+    }
+}
+
+impl<'b, C, I: Id + Decode<'b, C>> Decode<'b, C> for Desk<I> {
+    fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
+        #[derive(minicbor::Decode)]
+        struct Parts<I: Ord> {
+            #[n(0)]
+            target_clock: u64,
+            #[n(1)]
+            slots: BTreeMap<I, Slot>,
+            #[n(2)]
+            archive: Option<Box<Archive>>,
+        }
+        let Parts { target_clock, slots, archive } = Parts::decode(d, ctx)?;
+        let desk = Desk { target_clock, slots, archive };
+        if !desk.is_sound() {
+            return Err(minicbor::decode::Error::message("not the slots of a server"));
+        }
+        Ok(desk)
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// Everything that a retiring relay keeps for others, for its heir.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
-pub struct Estate<I: Ord, A> {
+pub struct Estate<I: Id, A: Tally> {
     /// The relay.
     #[n(0)]
     pub(super) from: I,
@@ -27,6 +27,9 @@ pub struct Estate<I: Ord, A> {
     pub(super) tokens: Vec<Token<I, A>>,
     #[n(4)]
     pub(super) notices: BTreeMap<I, KeptNotice<I, A>>,
+    /// The tier of the relay. An heir of a higher tier would not be offered the tokens of its clients.
+    #[n(5)]
+    pub(super) tier: u8,
 }
 
 /// The answer to an [`Estate`].
@@ -39,7 +42,7 @@ pub struct Adoption<I> {
     #[n(1)]
     pub named: I,
     /// Who holds the estate now, the heir that was named or in turn its heir; nobody if the one named was
-    /// itself about to leave: then another has to be named.
+    /// itself about to leave, or is of a higher tier: then another has to be named.
     #[n(2)]
     pub adopted_by: Option<I>,
 }
@@ -77,7 +80,8 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             notices.clone_from(&office.notices);
         }
         let tokens = self.cached().cloned().collect();
-        Ok(Estate { from: self.id.clone(), heir: heir.clone(), desks, tokens, notices })
+        let (from, heir, tier) = (self.id.clone(), heir.clone(), self.tier);
+        Ok(Estate { from, heir, desks, tokens, notices, tier })
     }
 
     /// Takes over a relay's estate, once: a repeated handover is the same handover. Whoever has inherited
@@ -96,7 +100,10 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         if self.desk_of(&estate.from).is_some() {
             return answer(Some(self.id.clone()));
         }
-        if estate.heir != self.id || self.phase != Phase::Active {
+        if !estate.desks.contains_key(&estate.from) || estate.desks.contains_key(&self.id) {
+            return None; // Not what a relay writes.
+        }
+        if estate.heir != self.id || self.phase != Phase::Active || self.tier > estate.tier {
             return answer(None);
         }
         self.take_over(ledger, estate);
@@ -105,7 +112,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     pub(super) fn take_over<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, estate: &Estate<I, A>) {
         let office = self.office();
-        office.inherited.extend(estate.desks.iter().map(|(name, desk)| (name.clone(), desk.clone())));
+        for (name, desk) in &estate.desks {
+            office.inherited.entry(name.clone()).or_insert_with(|| desk.clone());
+        }
         for (client, kept) in &estate.notices {
             office.notices.entry(client.clone()).or_insert_with(|| kept.clone());
         }
@@ -177,8 +186,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Delivers what was cached for desks that are now here.
     fn deliver_cached<L: Ledger<Amount = A>>(&mut self, ledger: &mut L) {
-        let mut names: Vec<I> = self.inherited().map(|(name, _)| name.clone()).collect();
-        names.push(self.id.clone());
+        let here = |target: &&I| self.desk_of(target).is_some();
+        let names: Vec<I> =
+            self.office.iter().flat_map(|office| office.cached.targets()).filter(here).cloned().collect();
         for name in names {
             for token in self.office().cached.take_for(&name) {
                 self.try_token(ledger, &token);

@@ -12,6 +12,7 @@ use super::slot::{Slot, Token, TokenName};
 use super::view::{Few, View};
 use crate::Id;
 use crate::algebra::{Tally, Twin};
+use minicbor::{Decode, Decoder};
 
 /// Far more handoffs than any replica lives to see; a state that claims more is not genuine.
 pub(super) const CLOCK_MAX: u64 = 1 << 62;
@@ -28,10 +29,21 @@ pub enum Rules {
     Quipu,
 }
 
+/// A view that cannot be merged. State unchanged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum MergeError {
+    /// Another replica writes under our name, or we run from an old copy of our state.
+    #[error(transparent)]
+    Twin(#[from] Twin),
+    /// It was made for another replica, and may leave out what concerns us.
+    #[error("the view was made for another replica; nothing was merged")]
+    NotForUs,
+}
+
 /// The state of all handoffs of one replica: slots, tokens and clocks, but not the values that it counts,
 /// which are in a [`Ledger`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
-pub struct Handshake<I: Ord, A> {
+#[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode)]
+pub struct Handshake<I: Id, A: Tally> {
     #[n(0)]
     pub(super) id: I,
     #[n(1)]
@@ -99,10 +111,13 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
-    ) -> Result<(), Twin> {
+    ) -> Result<(), MergeError> {
         self.refuse_twin(view)?;
         if view.id == self.id {
             return Ok(());
+        }
+        if view.to != self.id {
+            return Err(MergeError::NotForUs);
         }
         match self.phase {
             Phase::Active => self.eight_steps(ledger, view),
@@ -161,7 +176,13 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Step 3.
     pub(super) fn create_slot<R>(&mut self, view: &View<I, A, R>) {
-        if self.tier < view.tier && view.wants_slot && !self.desk.slots.contains_key(&view.id) {
+        // A token that still fits a folded slot was refused by the ledger: no second one beside it.
+        let refused = |token: &Token<I, A>| token.target == self.id && self.desk.fits(token);
+        if self.tier < view.tier
+            && view.wants_slot
+            && !self.desk.slots.contains_key(&view.id)
+            && !view.tokens.iter().any(refused)
+        {
             self.desk.open(view.id.clone(), view.source_clock);
         }
     }
@@ -175,22 +196,20 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
     }
 
-    /// Step 7.
+    /// Step 7. While an older token for this target is not known to be taken, there is no second one.
     pub(super) fn create_token<L: Ledger<Amount = A>>(
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
     ) {
         let Some(slot) = view.slot_for(&self.id) else { return };
-        if slot.source_clock != self.source_clock {
+        if slot.source_clock != self.source_clock || self.tier <= view.tier {
             return;
         }
+        let Err(place) = self.tokens.binary_search_by(|old| old.target.cmp(&view.id)) else { return };
         let token =
             Token { source: self.id.clone(), target: view.id.clone(), slot, value: ledger.withdraw() };
-        match self.tokens.binary_search_by(|old| old.target.cmp(&view.id)) {
-            Ok(old) => self.tokens.replace(old, token),
-            Err(place) => self.tokens.insert(place, token),
-        }
+        self.tokens.insert(place, token);
         self.source_clock += 1;
     }
 
@@ -227,10 +246,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             token.source == self.id && token.target != self.id && token.slot.source_clock < self.source_clock
         };
         self.source_clock < CLOCK_MAX
-            && self.desk.is_sound()
             && self.tokens.iter().all(own)
             && self.tokens.is_sorted_by(|one, next| one.target < next.target)
-            && self.inherited().all(|(name, desk)| *name != self.id && desk.is_sound())
+            && self.inherited().all(|(name, _)| *name != self.id)
     }
 
     /// Somebody else was seen under our name, or we run from an old copy of our state.
@@ -238,9 +256,12 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         let itself = view.id == self.id
             && (view.source_clock > self.source_clock || view.target_clock > self.desk.target_clock);
         let slot = view.slot_for(&self.id).is_some_and(|slot| slot.source_clock > self.source_clock);
+        // A cached token proves nothing: its maker may be anybody.
         let token = view.tokens.iter().any(|token| {
             token.source == self.id && token.slot.source_clock >= self.source_clock
-                || token.target == self.id && token.slot.target_clock >= self.desk.target_clock
+                || token.source == view.id
+                    && token.target == self.id
+                    && token.slot.target_clock >= self.desk.target_clock
         });
         if itself || slot || token { Err(Twin) } else { Ok(()) }
     }
@@ -260,6 +281,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             report,
             floor: self.desk.floor(),
             closed: Vec::new(),
+            to: to.id.clone(),
         }
     }
 
@@ -318,6 +340,37 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             !inferred && self.desk_of(&token.target).is_some_and(|desk| desk.is_closed(&token.source, clock))
         });
         closed.map(Token::name).collect()
+    }
+}
+
+/// Bytes from outside may claim anything; what the steps rely on is checked here.
+impl<'b, C, I: Id + Decode<'b, C>, A: Tally + Decode<'b, C>> Decode<'b, C> for Handshake<I, A> {
+    fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
+        #[derive(minicbor::Decode)]
+        struct Parts<I: Id, A: Tally> {
+            #[n(0)]
+            id: I,
+            #[n(1)]
+            tier: u8,
+            #[n(2)]
+            rules: Rules,
+            #[n(3)]
+            source_clock: u64,
+            #[n(4)]
+            desk: Desk<I>,
+            #[n(5)]
+            tokens: Few<Token<I, A>>,
+            #[n(6)]
+            office: Option<Box<Office<I, A>>>,
+            #[n(7)]
+            phase: Phase<I, A>,
+        }
+        let Parts { id, tier, rules, source_clock, desk, tokens, office, phase } = Parts::decode(d, ctx)?;
+        let handshake = Handshake { id, tier, rules, source_clock, desk, tokens, office, phase };
+        if !handshake.is_sound() {
+            return Err(minicbor::decode::Error::message("not the state of handoffs"));
+        }
+        Ok(handshake)
     }
 }
 

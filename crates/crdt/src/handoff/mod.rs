@@ -24,7 +24,7 @@ mod view;
 
 pub use desk::Desk;
 pub use estate::{Adoption, Estate};
-pub use handshake::{Addressee, Handshake, Rules};
+pub use handshake::{Addressee, Handshake, MergeError, Rules};
 pub use ledger::{Ledger, Report, Tiers};
 pub use notice::{Notice, NoticeDone};
 pub use retirement::RetireError;
@@ -60,14 +60,14 @@ pub enum AddError {
 /// // Two round trips: ask for a slot, get it, hand over, be told so. Any message may be lost or repeated.
 /// while edge.must_hand_off() {
 ///     site.merge(&edge.view_for(&"site", 0))?;
-///     edge.merge(&site.view_for(&"edge", 1))?;
+///     edge.merge(&site.reply_to(&edge.view_for(&"site", 0)))?;
 /// }
 /// assert_eq!(*site.fetch(), 9);
 /// assert!(site.is_idle(), "nothing of the edge is left");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode)]
-pub struct Handoff<I: Ord, T> {
+pub struct Handoff<I: Id, T: Tally> {
     #[n(0)]
     handshake: Handshake<I, T>,
     #[n(1)]
@@ -130,7 +130,8 @@ impl<I: Id, T: Tally> Handoff<I, T> {
         self.ledger.others.iter()
     }
 
-    /// Must it go on exchanging views before it may disappear?
+    /// Must it go on exchanging views before what it holds is elsewhere? A replica without clients may then
+    /// disappear; a relay must [stop](Self::stop) and leave its desk to an heir.
     pub fn must_hand_off(&self) -> bool {
         !self.ledger.own.is_zero()
             || !self.handshake.tokens.is_empty()
@@ -145,11 +146,11 @@ impl<I: Id, T: Tally> Handoff<I, T> {
             && self.handshake.inherited().all(|(_, desk)| desk.is_idle())
     }
 
-    /// Merges what another replica sent. An old view of oneself does nothing; a view that knows more of us
-    /// than we do is refused, and nothing changes.
-    pub fn merge(&mut self, view: &View<I, T>) -> Result<(), Twin> {
+    /// Merges what another replica sent. An old view of oneself does nothing; a view for another replica, and
+    /// one that knows more of us than we do, is refused.
+    pub fn merge(&mut self, view: &View<I, T>) -> Result<(), MergeError> {
         if self.ledger.is_behind(&self.handshake.id, &view.report) {
-            return Err(Twin);
+            return Err(Twin.into());
         }
         let own_id = self.handshake.id.clone();
         self.handshake.merge(&mut Owned { own_id: &own_id, ledger: &mut self.ledger }, view)?;
@@ -159,7 +160,7 @@ impl<I: Id, T: Tally> Handoff<I, T> {
         Ok(())
     }
 
-    /// What the replica with this name and tier needs of us.
+    /// What the replica with this name and tier needs of us, unasked. It is no [answer](Self::reply_to).
     #[inline]
     pub fn view_for(&self, id: &I, tier: u8) -> View<I, T> {
         self.view(&Addressee { id, tier, stands_for: &[] })
@@ -191,9 +192,9 @@ impl<I: Id, T: Tally> Handoff<I, T> {
         self.ledger.report(&self.handshake.id, Tiers { ours: self.handshake.tier, theirs: tier })
     }
 
-    /// Folds the slot of a source that has been silent for long into a bit. False if it has none here.
+    /// Folds the slot of a source that has been silent for long. See [`Handshake::fold`].
     pub fn fold(&mut self, source: &I) -> bool {
-        self.handshake.rules == Rules::Quipu && self.handshake.desk.fold(source)
+        self.handshake.fold(source)
     }
 
     /// May it stop now, without a word? See [`Handshake::may_leave_early`].
@@ -266,18 +267,17 @@ impl<I: Id, T: Tally> Handoff<I, T> {
     }
 }
 
-/// Bytes from outside may claim anything; what the steps rely on is checked here.
 impl<'b, C, I: Id + Decode<'b, C>, T: Tally + Decode<'b, C>> Decode<'b, C> for Handoff<I, T> {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
         #[derive(minicbor::Decode)]
-        struct Parts<I: Ord, T> {
+        struct Parts<I: Id, T: Tally> {
             #[n(0)]
             handshake: Handshake<I, T>,
             #[n(1)]
             ledger: CounterLedger<I, T>,
         }
         let Parts { handshake, ledger } = Parts::decode(d, ctx)?;
-        if !handshake.is_sound() || ledger.others.contains_key(&handshake.id) {
+        if ledger.others.contains_key(&handshake.id) {
             return Err(minicbor::decode::Error::message("not the state of a handoff replica"));
         }
         Ok(Handoff { handshake, ledger })

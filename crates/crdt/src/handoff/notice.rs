@@ -74,7 +74,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         servers: impl IntoIterator<Item = I>,
     ) -> Result<&Notice<I, A>, RetireError> {
         match self.phase {
+            _ if self.tier == 0 => return Err(RetireError::Permanent),
             Phase::Active if !own_is_zero => return Err(RetireError::NotHandedOver),
+            Phase::Active if !self.serves_nobody() => return Err(RetireError::ServesOthers),
             Phase::Active => {
                 let mut servers: BTreeSet<I> = servers.into_iter().collect();
                 servers.extend(self.tokens.iter().map(|token| token.target.clone()));
@@ -135,7 +137,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         done
     }
 
-    /// A server has acted on a notice kept here.
+    /// A server has acted on a notice kept here, or will never come back.
     pub fn notice_done(&mut self, done: &NoticeDone<I>) {
         let Some(office) = &mut self.office else { return };
         let Some(kept) = office.notices.get_mut(&done.client) else { return };

@@ -2,7 +2,7 @@
 
 use super::cached::Cached;
 use super::desk::Desk;
-use super::handshake::Handshake;
+use super::handshake::{Handshake, Rules};
 use super::ledger::Ledger;
 use super::notice::KeptNotice;
 use super::retirement::Holders;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 /// What a server keeps for others.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
-pub(super) struct Office<I: Ord, A> {
+pub(super) struct Office<I: Id, A: Tally> {
     /// Tokens made elsewhere for targets elsewhere.
     #[n(0)]
     pub(super) cached: Cached<I, A>,
@@ -92,6 +92,27 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             return Some(&mut self.desk);
         }
         self.office.as_mut()?.inherited.get_mut(name)
+    }
+
+    /// Keeps of the slots of a source that has been silent for long only a bit each. False if it has none here.
+    ///
+    /// From then on whoever names the target clock of such a slot is taken for its source: fold slots of
+    /// trusted sources, or of those whose loss is their own.
+    pub fn fold(&mut self, source: &I) -> bool {
+        if self.rules == Rules::Paper {
+            return false;
+        }
+        let inherited = self.office.iter_mut().flat_map(|office| office.inherited.values_mut());
+        inherited.fold(self.desk.fold(source), |folded, desk| desk.fold(source) | folded)
+    }
+
+    /// Is nothing kept here that others rely on? A desk that has ever opened a slot is relied on: whoever has
+    /// a token for it waits to hear what became of it.
+    pub(super) fn serves_nobody(&self) -> bool {
+        let keeps_nothing = |office: &Office<I, A>| {
+            office.cached.is_empty() && office.inherited.is_empty() && office.notices.is_empty()
+        };
+        self.desk.target_clock == 0 && self.office.as_ref().is_none_or(|office| keeps_nothing(office))
     }
 
     /// Takes a token at whichever desk it is for.

@@ -54,6 +54,9 @@ pub enum RetireError {
     /// The estate may already be with somebody else.
     #[error("an heir has been named and has not refused; wait for its answer")]
     HeirNamed,
+    /// Others rely on what is kept here: a relay leaves by stopping and naming an heir.
+    #[error("others rely on slots, tokens or notices kept here; stop it and name an heir instead")]
+    ServesOthers,
     /// A replica of tier 0 keeps the permanent counts.
     #[error("a replica of tier 0 cannot hand its counts to a lower tier")]
     Permanent,
@@ -103,16 +106,12 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     /// `has_route(holder, target)`: does this server deliver to that target, or to its heir? Without a route a
     /// cached token is kept for ever and counted never.
     pub fn may_leave_early(&self, own_is_zero: bool, has_route: impl Fn(&I, &I) -> bool) -> bool {
-        let Some(office) = &self.office else { return own_is_zero && self.tokens.is_empty() };
         let delivered = |token: &Token<I, A>| {
-            office.holders.get(&token.target).is_some_and(|held| {
+            let held = self.office.as_ref().and_then(|office| office.holders.get(&token.target));
+            held.is_some_and(|held| {
                 held.slot == token.slot && held.servers.iter().any(|server| has_route(server, &token.target))
             })
         };
-        own_is_zero
-            && self.tokens.iter().all(delivered)
-            && office.cached.is_empty()
-            && office.inherited.is_empty()
-            && office.notices.is_empty()
+        own_is_zero && self.serves_nobody() && self.tokens.iter().all(delivered)
     }
 }

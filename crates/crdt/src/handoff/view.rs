@@ -41,12 +41,32 @@ pub struct View<I, A, R> {
     /// Tokens that the addressee offered and whose slots are closed for good.
     #[n(9)]
     pub(super) closed: Vec<TokenName<I>>,
+    /// For whom it is. What is missing in it is missing only for this one.
+    #[n(10)]
+    pub(super) to: I,
 }
 
 impl<I: PartialEq, A, R> View<I, A, R> {
     /// Who sends.
     pub fn id(&self) -> &I {
         &self.id
+    }
+
+    /// For whom it is.
+    pub fn to(&self) -> &I {
+        &self.to
+    }
+
+    /// Leaves only what a replica without clients can truly say: its own tokens and its wish for a slot. For
+    /// senders that are not trusted to speak for others, such as edges.
+    pub fn restrict_to_a_leaf(&mut self)
+    where
+        I: Clone,
+    {
+        let id = self.id.clone();
+        self.tokens.retain(|token| token.source == id);
+        self.slots = Few::new();
+        self.closed.clear();
     }
 
     /// The tier of the sender.
@@ -90,10 +110,6 @@ impl<T> Few<T> {
 
     pub(super) fn insert(&mut self, place: usize, element: T) {
         self.0.insert(place, element);
-    }
-
-    pub(super) fn replace(&mut self, place: usize, element: T) {
-        self.0[place] = element;
     }
 
     pub(super) fn retain(&mut self, keep: impl Fn(&T) -> bool) {

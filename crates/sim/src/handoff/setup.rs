@@ -2,7 +2,7 @@
 
 use super::{Replica, Seen};
 use crate::core::{Faults, Millis};
-use quipu_crdt::algebra::Twin;
+use quipu_crdt::handoff::MergeError;
 
 /// The most nodes of tier 0: every pair of them exchanges messages all the time.
 pub const TIER0_MAX: u32 = 100;
@@ -82,7 +82,7 @@ pub(super) struct Retirement {
 }
 
 /// How replicas merge. Tests put in wrong ones.
-pub(super) type MergeFn = fn(&mut Replica, &Seen) -> Result<(), Twin>;
+pub(super) type MergeFn = fn(&mut Replica, &Seen) -> Result<(), MergeError>;
 
 /// One run of one experiment.
 #[derive(Debug, Clone, Copy)]

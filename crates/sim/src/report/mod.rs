@@ -5,6 +5,7 @@
 
 mod experiment;
 mod filters;
+mod handoff;
 mod page;
 mod plot;
 mod table;
@@ -20,5 +21,5 @@ pub use write::{Outcome, ReportError, RunWatch, prepare, write};
 
 /// All experiments, in the order of the page.
 pub fn experiments() -> Vec<&'static Experiment> {
-    filters::EXPERIMENTS.iter().collect()
+    handoff::EXPERIMENTS.iter().chain(&filters::EXPERIMENTS).collect()
 }

@@ -1,6 +1,7 @@
 //! The network behaves for a while: then everything must be accounted for.
 
 use super::check::Violation;
+use super::conduct::Replica;
 use super::fleet::{CLIENT, Fleet, Intent, Message, ROOT, Sent};
 
 /// Everything must be accounted for after so many rounds of exchanges between all neighbours.
@@ -83,15 +84,8 @@ impl Fleet {
 
     /// An old message of a replica that has left may have opened a slot again.
     fn fold_slots_of_the_gone(&mut self, id: u32) -> Result<(), Violation> {
-        let gone: Vec<u32> = self.nodes[&id]
-            .replica
-            .handshake()
-            .desk()
-            .slots()
-            .keys()
-            .filter(|source| !self.nodes.contains_key(source))
-            .copied()
-            .collect();
+        let sources = sources_of_slots(&self.nodes[&id].replica);
+        let gone: Vec<u32> = sources.filter(|source| !self.nodes.contains_key(source)).copied().collect();
         let fold = self.conduct.fold;
         for source in gone {
             self.summary.folded += u64::from(self.change(id, |node| fold(&mut node.replica, &source))?);
@@ -107,7 +101,7 @@ impl Fleet {
                 return Some(format!("replica {id} reports {val} of {} issued", self.books.issued));
             }
             let tokens = handshake.tokens().len() + handshake.cached().count();
-            let open = handshake.desk().slots().len();
+            let open = sources_of_slots(&node.replica).count();
             if tokens + open > 0 {
                 return Some(format!("replica {id} still has {open} slots and {tokens} tokens"));
             }
@@ -118,4 +112,11 @@ impl Fleet {
         }
         (!self.books.nothing_is_under_way()).then(|| "tokens are still under way".to_owned())
     }
+}
+
+/// For whom slots are open, at the replica's own desk and at those that it inherited.
+fn sources_of_slots(replica: &Replica) -> impl Iterator<Item = &u32> {
+    let handshake = replica.handshake();
+    let inherited = handshake.inherited().flat_map(|(_, desk)| desk.slots().keys());
+    handshake.desk().slots().keys().chain(inherited)
 }

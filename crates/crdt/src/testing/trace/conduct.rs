@@ -1,7 +1,8 @@
 //! What the replicas of a trace do, so that a test can put in something wrong.
 
-use crate::algebra::Twin;
-use crate::handoff::{Addressee, Adoption, Estate, Handoff, Notice, NoticeDone, RetireError, View};
+use crate::handoff::{
+    Addressee, Adoption, Estate, Handoff, MergeError, Notice, NoticeDone, RetireError, View,
+};
 
 /// The replicas of a trace.
 pub type Replica = Handoff<u32, u64>;
@@ -20,7 +21,7 @@ pub type Bequeathed = Result<Estate<u32, u64>, RetireError>;
 #[allow(missing_docs, reason = "each is the function of the same name")]
 pub struct Conduct {
     pub new: fn(u32, u8) -> Replica,
-    pub merge: fn(&mut Replica, &Seen) -> Result<(), Twin>,
+    pub merge: fn(&mut Replica, &Seen) -> Result<(), MergeError>,
     pub view: fn(&Replica, &Addressee<'_, u32>) -> Seen,
     pub reply_to: fn(&Replica, &Seen) -> Seen,
     pub may_leave_early: fn(&Replica) -> bool,
