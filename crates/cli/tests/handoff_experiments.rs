@@ -49,7 +49,9 @@ fn the_same_seed_gives_the_same_bytes() {
             let run = |seed| quipu(&[args, &["--seed", seed], json].concat()).stdout;
             let first = run("5");
             assert_eq!(first, run("5"), "{args:?}");
-            assert_ne!(first, run("6"), "{args:?}");
+            if !json.is_empty() {
+                assert_ne!(first, run("6"), "{args:?}"); // A table of round numbers may be the same.
+            }
         }
     }
 }
@@ -107,6 +109,7 @@ fn help_shows_examples() {
         assert!(output.status.success());
         assert!(text(&output.stdout).contains(&format!("quipu sim {command}")), "{command}");
         assert!(text(&output.stdout).contains("Examples:"), "{command}");
+        assert!(text(&output.stdout).contains("of “Scalable eventually consistent counters"), "{command}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Tokens that are kept for others, found by whom they are for and by whom they are from.
+//! Tokens that are kept for others, found by whom they are from and by whom they are for.
 
 use super::slot::Token;
 use crate::{Id, Tally};
@@ -7,87 +7,93 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Copies of tokens made elsewhere for targets elsewhere, at most one from each source for each target.
 ///
-/// Who visits a server with many cached tokens is told of its own; without the second index that would mean
-/// a look at every target.
+/// A source brings all its tokens at each visit and is told of those that are here: so they stand together,
+/// however many others there are. What is for one target is found by the index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Cached<I: Ord, A> {
-    /// By target, then by source.
-    by_target: BTreeMap<I, BTreeMap<I, Token<I, A>>>,
-    /// The same as names: by source, the targets.
-    targets_of: BTreeMap<I, BTreeSet<I>>,
+    /// By source, then by target.
+    by_source: BTreeMap<I, BTreeMap<I, Token<I, A>>>,
+    /// The same as names: by target, the sources.
+    sources_for: BTreeMap<I, BTreeSet<I>>,
 }
 
 impl<I: Id, A: Clone> Cached<I, A> {
     pub(super) fn new() -> Self {
-        Cached { by_target: BTreeMap::new(), targets_of: BTreeMap::new() }
+        Cached { by_source: BTreeMap::new(), sources_for: BTreeMap::new() }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_target.is_empty()
+        self.by_source.is_empty()
     }
 
+    /// All, target by target.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Token<I, A>> {
-        self.by_target.values().flat_map(BTreeMap::values)
+        self.targets().flat_map(|target| self.for_target(target))
     }
 
     pub(super) fn targets(&self) -> impl Iterator<Item = &I> {
-        self.by_target.keys()
-    }
-
-    pub(super) fn for_target(&self, target: &I) -> impl Iterator<Item = &Token<I, A>> {
-        self.by_target.get(target).into_iter().flat_map(BTreeMap::values)
+        self.sources_for.keys()
     }
 
     pub(super) fn of_source(&self, source: &I) -> impl Iterator<Item = &Token<I, A>> {
-        let targets = self.targets_of.get(source).into_iter().flatten();
-        targets.filter_map(|target| self.by_target.get(target)?.get(source))
+        self.by_source.get(source).into_iter().flat_map(BTreeMap::values)
+    }
+
+    pub(super) fn for_target(&self, target: &I) -> impl Iterator<Item = &Token<I, A>> {
+        let sources = self.sources_for.get(target).into_iter().flatten();
+        sources.filter_map(|source| self.by_source.get(source)?.get(target))
     }
 
     /// Keeps a copy; of two from one source to one target the newer.
     pub(super) fn insert(&mut self, token: &Token<I, A>) {
-        if let Some(by_source) = self.by_target.get_mut(&token.target)
-            && let Some(held) = by_source.get_mut(&token.source)
+        if let Some(by_target) = self.by_source.get_mut(&token.source)
+            && let Some(held) = by_target.get_mut(&token.target)
         {
             if held.slot.source_clock < token.slot.source_clock {
                 *held = token.clone();
             }
             return;
         }
-        self.targets_of.entry(token.source.clone()).or_default().insert(token.target.clone());
-        let by_source = self.by_target.entry(token.target.clone()).or_default();
-        by_source.insert(token.source.clone(), token.clone());
+        self.sources_for.entry(token.target.clone()).or_default().insert(token.source.clone());
+        let by_target = self.by_source.entry(token.source.clone()).or_default();
+        by_target.insert(token.target.clone(), token.clone());
     }
 
     /// Drops the tokens for this target of which `gone` is true.
     pub(super) fn drop_for(&mut self, target: &I, gone: impl Fn(&Token<I, A>) -> bool) {
-        let Some(by_source) = self.by_target.get_mut(target) else { return };
-        let targets_of = &mut self.targets_of;
-        by_source.retain(|source, token| {
-            let gone = gone(token);
+        let Some(sources) = self.sources_for.get_mut(target) else { return };
+        let by_source = &mut self.by_source;
+        sources.retain(|source| {
+            let gone = by_source.get(source).and_then(|tokens| tokens.get(target)).is_none_or(&gone);
             if gone {
-                forget(targets_of, source, target);
+                take(by_source, source, target);
             }
             !gone
         });
-        if by_source.is_empty() {
-            self.by_target.remove(target);
+        if sources.is_empty() {
+            self.sources_for.remove(target);
         }
     }
 
     /// Takes out the tokens for this target.
-    pub(super) fn take_for(&mut self, target: &I) -> impl Iterator<Item = Token<I, A>> + use<I, A> {
-        let taken = self.by_target.remove(target).unwrap_or_default();
-        taken.keys().for_each(|source| forget(&mut self.targets_of, source, target));
-        taken.into_values()
+    pub(super) fn take_for(&mut self, target: &I) -> Vec<Token<I, A>> {
+        let sources = self.sources_for.remove(target).unwrap_or_default();
+        sources.iter().filter_map(|source| take(&mut self.by_source, source, target)).collect()
     }
 }
 
-fn forget<I: Id>(targets_of: &mut BTreeMap<I, BTreeSet<I>>, source: &I, target: &I) {
-    let Some(targets) = targets_of.get_mut(source) else { return };
-    targets.remove(target);
-    if targets.is_empty() {
-        targets_of.remove(source);
+/// Takes one token out.
+fn take<I: Id, A>(
+    by_source: &mut BTreeMap<I, BTreeMap<I, Token<I, A>>>,
+    source: &I,
+    target: &I,
+) -> Option<Token<I, A>> {
+    let by_target = by_source.get_mut(source)?;
+    let token = by_target.remove(target);
+    if by_target.is_empty() {
+        by_source.remove(source);
     }
+    token
 }
 
 /// Only the tokens: the index follows from them.
@@ -97,16 +103,16 @@ impl<C, I: Ord + Encode<C>, A: Encode<C>> Encode<C> for Cached<I, A> {
         e: &mut Encoder<W>,
         ctx: &mut C,
     ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        self.by_target.encode(e, ctx)
+        self.by_source.encode(e, ctx)
     }
 }
 
 impl<'b, C, I: Id + Decode<'b, C>, A: Tally + Decode<'b, C>> Decode<'b, C> for Cached<I, A> {
     fn decode(d: &mut Decoder<'b>, ctx: &mut C) -> Result<Self, minicbor::decode::Error> {
-        let by_target: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
+        let by_source: BTreeMap<I, BTreeMap<I, Token<I, A>>> = BTreeMap::decode(d, ctx)?;
         let mut cached = Cached::new();
-        for (target, by_source) in &by_target {
-            for (source, token) in by_source {
+        for (source, by_target) in &by_source {
+            for (target, token) in by_target {
                 if token.source != *source || token.target != *target {
                     return Err(minicbor::decode::Error::message("a cached token in the wrong place"));
                 }
@@ -142,11 +148,10 @@ mod tests {
                 _ => cached.insert(&token(source, target, step % 7)),
             }
             let mut by_source: Vec<_> = SOURCES.iter().flat_map(|name| cached.of_source(name)).collect();
-            let mut by_target: Vec<_> = TARGETS.iter().flat_map(|name| cached.for_target(name)).collect();
+            let by_target: Vec<_> = TARGETS.iter().flat_map(|name| cached.for_target(name)).collect();
             let all: Vec<_> = cached.iter().collect();
             assert_eq!(by_target, all);
-            by_source.sort_by_key(|token| (token.source, token.target));
-            by_target.sort_by_key(|token| (token.source, token.target));
+            by_source.sort_by_key(|token| (token.target, token.source));
             assert_eq!(by_source, by_target);
             assert_eq!(cached.is_empty(), all.is_empty());
             let bytes = crate::codec::encode(&cached);

@@ -70,7 +70,7 @@ impl<L: Latency> Network<L> {
     }
 
     /// Sends an event of `to` through the network.
-    #[inline]
+    #[inline(always)]
     pub fn send<E: Clone>(&mut self, queue: &mut Queue<E>, from: Node, to: Node, event: E) {
         self.sent += 1;
         if self.faults == Faults::NONE && self.partition.is_none() {

@@ -12,7 +12,7 @@ const BATCH_EVENTS: usize = 64;
 /// A priority queue over virtual milliseconds. Events of the same millisecond come in the order in which they
 /// were put in.
 ///
-/// It is a ring of buckets, one for each of the next [`HORIZON_MS`] milliseconds, and a tree for what is
+/// It is a ring of buckets, one for each of the next 1,024 milliseconds, and a tree for what is
 /// later. Putting in and taking out cost the same however many events wait. Buckets are lists of short
 /// vectors, and the vector that was emptied last is filled next: memory stays warm, and nothing is allocated
 /// once the queue has reached its size.
@@ -63,15 +63,20 @@ impl<E> Queue<E> {
     }
 
     /// Puts in an event that happens `delay` from now; without delay, after all that is due now.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, delay: Millis, event: E) {
         self.len += 1;
         if delay >= HORIZON_MS {
             self.far.entry(self.now + delay).or_insert_with(|| Vec::with_capacity(1)).push(event);
             return;
         }
+        self.push_near(self.now + delay, event);
+    }
+
+    #[inline(always)]
+    fn push_near(&mut self, at: Millis, event: E) {
         self.near_len += 1;
-        let bucket = &mut self.near[index(self.now + delay)];
+        let bucket = &mut self.near[index(at)];
         match bucket.back_mut() {
             Some(last) if last.len() < BATCH_EVENTS => last.push(event),
             _ => {
@@ -114,9 +119,7 @@ impl<E> Queue<E> {
     pub fn recycle(&mut self, batch: &mut Vec<E>) {
         let mut batch = std::mem::take(batch);
         batch.clear();
-        if batch.capacity() > 0 {
-            self.spare.push(batch);
-        }
+        self.spare.push(batch);
     }
 
     /// Moves the clock. What comes within the horizon enters its bucket before anything can be pushed there,
@@ -127,8 +130,7 @@ impl<E> Queue<E> {
             && *first.key() < to + HORIZON_MS
         {
             let (at, events) = first.remove_entry();
-            self.near_len += events.len();
-            self.near[index(at)].push_back(events);
+            events.into_iter().for_each(|event| self.push_near(at, event));
         }
     }
 }
@@ -199,6 +201,18 @@ mod tests {
         assert_eq!(queue.next_batch(4_990), None);
         queue.push(10, "late");
         assert_eq!(drain(&mut queue, 6_000), [(5_000, "early"), (5_000, "late")]);
+    }
+
+    #[test]
+    fn timers_from_far_away_do_not_pile_up_memory() {
+        let mut queue = Queue::new();
+        queue.push(2_000, ());
+        for _ in 0..10_000 {
+            let mut batch = queue.next_batch(1 << 40).expect("a timer");
+            queue.push(2_000, ());
+            queue.recycle(&mut batch);
+        }
+        assert!(queue.spare.len() <= 2, "{} vectors wait for use", queue.spare.len());
     }
 
     #[test]

@@ -22,21 +22,29 @@ use quipu_sim::handoff::clients::{self, Params};
                                                  a million clients at once for a minute")]
 pub(crate) struct Args {
     #[command(flatten)]
-    pub(super) shape: Shape,
+    arrivals: Arrivals,
+}
+
+// Not a doc comment: clap would show it instead of that of the command.
+// What this experiment has in common with that of sessions.
+#[derive(clap::Args)]
+pub(super) struct Arrivals {
+    #[command(flatten)]
+    shape: Shape,
     /// Clients at the end; 1 to 10000000
     #[arg(long, default_value_t = Params::default().clients, value_name = "N")]
-    pub(super) clients: u32,
+    clients: u32,
     /// One client arrives every so many virtual milliseconds; with 0 all are there from the start
     #[arg(long, default_value_t = Params::default().arrival_ms, value_name = "MS")]
-    pub(super) arrival_ms: Millis,
+    arrival_ms: Millis,
     /// When the run ends [default: when the last client arrives]
     #[arg(long, value_name = "MS")]
-    pub(super) end_ms: Option<Millis>,
+    end_ms: Option<Millis>,
     #[command(flatten)]
     pub(super) output: Output,
 }
 
-impl Args {
+impl Arrivals {
     pub(super) fn params(&self) -> Params {
         Params {
             tier0: self.shape.tier0,
@@ -51,7 +59,7 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let params = args.params();
+    let params = args.arrivals.params();
     table::refuse(params.check())?;
-    table::run(&args.output, params.end(), |sink| clients::run(&params, sink))
+    table::run(&args.arrivals.output, params.end(), |sink| clients::run(&params, sink))
 }

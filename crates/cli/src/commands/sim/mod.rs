@@ -16,15 +16,11 @@ mod trace;
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Ever more clients arrive and count: what does a server have to remember?
+    // Without doc comments: each command's own, with all it says, stands on its `Args`.
     Clients(clients::Args),
-    /// Clients arrive and count in sessions: do only the active ones cost anything?
     Sessions(sessions::Args),
-    /// Clients go offline without a word and come back to another server: do their slots pile up?
     Reconnect(reconnect::Args),
-    /// Clients arrive and retire, some of them cut off from their servers: what stays behind?
     Retire(retire::Args),
-    /// Random traces of handoff counters, old states replayed, every condition checked at every step
     Trace(trace::Args),
     /// How often a forgetful Bloom filter errs when any filter is asked, and when pairs of neighbours are
     FbfMembership(filters::membership::Args),

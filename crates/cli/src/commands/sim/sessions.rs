@@ -1,6 +1,7 @@
 //! `quipu sim sessions`: clients that are active now and then.
 
-use super::{clients, table};
+use super::clients::Arrivals;
+use super::table;
 use crate::failure::Failure;
 use quipu_sim::core::Millis;
 use quipu_sim::handoff::sessions::{self, Params};
@@ -16,7 +17,7 @@ use quipu_sim::handoff::sessions::{self, Params};
   quipu sim sessions --clients 10000        a tenth of the clients: seconds")]
 pub(crate) struct Args {
     #[command(flatten)]
-    clients: clients::Args,
+    arrivals: Arrivals,
     /// One session and the pause after it, in virtual milliseconds
     #[arg(long, default_value_t = Params::default().activity_ms, value_name = "MS")]
     activity_ms: Millis,
@@ -27,10 +28,10 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let params = Params {
-        clients: args.clients.params(),
+        clients: args.arrivals.params(),
         activity_ms: args.activity_ms,
         active_percent: args.active_percent,
     };
     table::refuse(params.check())?;
-    table::run(&args.clients.output, params.clients.end(), |sink| sessions::run(&params, sink))
+    table::run(&args.arrivals.output, params.clients.end(), |sink| sessions::run(&params, sink))
 }

@@ -8,7 +8,9 @@ use quipu_sim::handoff::{Error, Row, Summary};
 use std::io::{ErrorKind, Write};
 use std::time::Instant;
 
-/// How many permanent nodes and servers there are
+// Not doc comments here and below: clap would show them instead of those of the commands.
+
+// How many permanent nodes and servers there are.
 #[derive(clap::Args)]
 pub(super) struct Shape {
     /// Nodes of tier 0, which keep the counts; 1 to 100
@@ -19,7 +21,7 @@ pub(super) struct Shape {
     pub(super) servers: u32,
 }
 
-/// What is written
+// What is written.
 #[derive(clap::Args)]
 pub(super) struct Output {
     /// A line every so many virtual milliseconds
