@@ -171,7 +171,7 @@ fn the_sink_can_end_a_run() {
 
 #[test]
 fn impossible_parameters_are_refused_by_the_name_of_their_flags() {
-    let flag = |error: Result<(), quipu_sim::handoff::BadParameter>| error.expect_err("refused").flag;
+    let flag = |error: Result<(), quipu_sim::Refused>| error.expect_err("refused").flag;
     let clients = small_clients;
     assert_eq!(flag(clients::Params { tier0: 0, ..clients() }.check()), "--tier0");
     assert_eq!(flag(clients::Params { servers: 0, ..clients() }.check()), "--servers");

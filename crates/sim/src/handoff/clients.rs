@@ -2,7 +2,7 @@
 
 use super::run::run_setup;
 use super::setup::{Activity, CLIENTS_MAX, Pattern, Setup, TIME_MS_MAX, in_range};
-use super::{BadParameter, Error, Replica, Row, Summary};
+use super::{Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
 /// What may be chosen. The default is the paper's run with 100 servers.
@@ -45,7 +45,7 @@ pub fn run(params: &Params, sink: &mut dyn FnMut(&Row) -> bool) -> Result<Summar
 
 impl Params {
     /// Refuses what cannot be.
-    pub fn check(&self) -> Result<(), BadParameter> {
+    pub fn check(&self) -> Result<(), Refused> {
         self.setup().map(drop)
     }
 
@@ -55,7 +55,7 @@ impl Params {
         self.end_ms.unwrap_or(if arrived == 0 { END_MS } else { arrived })
     }
 
-    pub(super) fn setup(&self) -> Result<Setup, BadParameter> {
+    pub(super) fn setup(&self) -> Result<Setup, Refused> {
         in_range("--clients", self.clients.into(), 1, CLIENTS_MAX.into())?;
         in_range("--arrival-ms", self.arrival_ms, 0, TIME_MS_MAX / u64::from(self.clients))?;
         let arrived = u64::from(self.clients) * self.arrival_ms;

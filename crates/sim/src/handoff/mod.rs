@@ -30,8 +30,9 @@ mod setup;
 #[cfg(test)]
 mod tests;
 
-pub use setup::{BadParameter, CLIENTS_MAX, Cleanup, SERVERS_MAX, TIER0_MAX, TIME_MS_MAX};
+pub use setup::{CLIENTS_MAX, Cleanup, SERVERS_MAX, TIER0_MAX, TIME_MS_MAX};
 
+use crate::Refused;
 use crate::core::Millis;
 
 /// The replicas of the experiments.
@@ -89,7 +90,7 @@ pub struct Summary {
 pub enum Error {
     /// A parameter cannot be. Nothing was run.
     #[error(transparent)]
-    BadParameter(#[from] BadParameter),
+    Refused(#[from] Refused),
     /// A condition did not hold: the counter, or this simulation of it, is wrong.
     #[error("seed {seed}, {time_ms} ms: {what}")]
     Violation {

@@ -4,7 +4,7 @@
 
 use super::run::run_setup;
 use super::setup::{Activity, CLIENTS_MAX, Pattern, Setup, TIME_MS_MAX, check_activity, in_range};
-use super::{BadParameter, Error, Replica, Row, Summary};
+use super::{Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
 /// How messages are exchanged.
@@ -69,11 +69,11 @@ pub fn run(params: &Params, sink: &mut dyn FnMut(&Row) -> bool) -> Result<Summar
 
 impl Params {
     /// Refuses what cannot be.
-    pub fn check(&self) -> Result<(), BadParameter> {
+    pub fn check(&self) -> Result<(), Refused> {
         self.setup().map(drop)
     }
 
-    pub(super) fn setup(&self) -> Result<Setup, BadParameter> {
+    pub(super) fn setup(&self) -> Result<Setup, Refused> {
         in_range("--clients", self.clients.into(), 1, CLIENTS_MAX.into())?;
         in_range("--handler-ms", self.handler_ms, 1, TIME_MS_MAX)?;
         check_activity(self.activity_ms, self.active_percent)?;

@@ -3,7 +3,7 @@
 
 use super::run::run_setup;
 use super::setup::{Activity, CLIENTS_MAX, Pattern, Retirement, Setup, TIME_MS_MAX, in_range};
-use super::{BadParameter, Cleanup, Error, Replica, Row, Summary};
+use super::{Cleanup, Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
 /// What may be chosen. The default is the paper's run with partitions of 10 %.
@@ -61,11 +61,11 @@ pub fn run(params: &Params, sink: &mut dyn FnMut(&Row) -> bool) -> Result<Summar
 
 impl Params {
     /// Refuses what cannot be.
-    pub fn check(&self) -> Result<(), BadParameter> {
+    pub fn check(&self) -> Result<(), Refused> {
         self.setup().map(drop)
     }
 
-    pub(super) fn setup(&self) -> Result<Setup, BadParameter> {
+    pub(super) fn setup(&self) -> Result<Setup, Refused> {
         in_range("--clients", self.clients.into(), 1, CLIENTS_MAX.into())?;
         in_range("--arrival-ms", self.arrival_ms, 1, TIME_MS_MAX)?;
         in_range("--handler-ms", self.handler_ms, 1, TIME_MS_MAX)?;
@@ -74,7 +74,7 @@ impl Params {
         if self.cleanup == Cleanup::On && self.partition_percent > 0 && self.servers == 1 {
             let problem =
                 "with --cleanup on a client that loses its server needs another: at least 2".to_owned();
-            return Err(BadParameter { flag: "--servers", problem });
+            return Err(Refused { flag: "--servers", problem });
         }
         let arrivals = self.end_ms / self.arrival_ms;
         let most = u64::from(CLIENTS_MAX - self.clients);
@@ -85,7 +85,7 @@ impl Params {
                 "{} brings more than {CLIENTS_MAX} clients in {} ms; at least {least} is allowed",
                 self.arrival_ms, self.end_ms
             );
-            return Err(BadParameter { flag: "--arrival-ms", problem });
+            return Err(Refused { flag: "--arrival-ms", problem });
         };
         let setup = Setup {
             tier0: self.tier0,

@@ -3,7 +3,7 @@
 
 use super::run::run_setup;
 use super::setup::{Activity, Setup, check_activity};
-use super::{BadParameter, Error, Row, Summary, clients};
+use super::{Error, Refused, Row, Summary, clients};
 use crate::core::Millis;
 
 /// What may be chosen. The default is the paper's run with sessions of 10 % of 100 s.
@@ -30,11 +30,11 @@ pub fn run(params: &Params, sink: &mut dyn FnMut(&Row) -> bool) -> Result<Summar
 
 impl Params {
     /// Refuses what cannot be.
-    pub fn check(&self) -> Result<(), BadParameter> {
+    pub fn check(&self) -> Result<(), Refused> {
         self.setup().map(drop)
     }
 
-    pub(super) fn setup(&self) -> Result<Setup, BadParameter> {
+    pub(super) fn setup(&self) -> Result<Setup, Refused> {
         check_activity(self.activity_ms, self.active_percent)?;
         let activity = Activity::percent_of(self.active_percent, self.activity_ms);
         Ok(Setup { activity, ..self.clients.setup()? })

@@ -2,6 +2,7 @@
 
 use super::{Replica, Seen};
 use crate::core::{Faults, Millis};
+use crate::run::{Refused, within};
 use quipu_crdt::handoff::MergeError;
 
 /// The most nodes of tier 0: every pair of them exchanges messages all the time.
@@ -13,22 +14,9 @@ pub const CLIENTS_MAX: u32 = 10_000_000;
 /// The longest run, in virtual milliseconds: about 11 days.
 pub const TIME_MS_MAX: Millis = 1_000_000_000;
 
-/// A parameter that cannot be. Nothing was run.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{flag}: {problem}")]
-pub struct BadParameter {
-    /// The flag of the command, with its dashes.
-    pub flag: &'static str,
-    /// What was given and what is allowed.
-    pub problem: String,
-}
-
 /// Refuses what is outside of a range.
-pub(super) fn in_range(flag: &'static str, value: u64, min: u64, max: u64) -> Result<(), BadParameter> {
-    if (min..=max).contains(&value) {
-        return Ok(());
-    }
-    Err(BadParameter { flag, problem: format!("{value} is not in {min}..={max}") })
+pub(super) fn in_range(flag: &'static str, value: u64, min: u64, max: u64) -> Result<(), Refused> {
+    within(flag, &value, &(min..=max))
 }
 
 /// Who sends when.
@@ -108,7 +96,7 @@ pub(super) struct Setup {
 
 impl Setup {
     /// What every experiment refuses.
-    pub(super) fn check(&self) -> Result<(), BadParameter> {
+    pub(super) fn check(&self) -> Result<(), Refused> {
         in_range("--tier0", self.tier0.into(), 1, TIER0_MAX.into())?;
         in_range("--servers", self.servers.into(), 1, SERVERS_MAX.into())?;
         in_range("--end-ms", self.end_ms, 1, TIME_MS_MAX)?;
@@ -117,7 +105,7 @@ impl Setup {
 }
 
 /// Refuses sessions that cannot be.
-pub(super) fn check_activity(activity_ms: Millis, active_percent: u32) -> Result<(), BadParameter> {
+pub(super) fn check_activity(activity_ms: Millis, active_percent: u32) -> Result<(), Refused> {
     in_range("--activity-ms", activity_ms, 1, TIME_MS_MAX)?;
     in_range("--active-percent", active_percent.into(), 1, 100)?;
     let Activity { active_ms, inactive_ms } = Activity::percent_of(active_percent, activity_ms);
@@ -125,7 +113,7 @@ pub(super) fn check_activity(activity_ms: Millis, active_percent: u32) -> Result
         let problem = format!(
             "{active_percent} % of {activity_ms} ms is less than a millisecond; take a longer --activity-ms"
         );
-        return Err(BadParameter { flag: "--active-percent", problem });
+        return Err(Refused { flag: "--active-percent", problem });
     }
     Ok(())
 }

@@ -145,7 +145,7 @@ fn summary_text(summary: &Summary, started: Instant) -> String {
 
 fn failure_of(error: Error) -> Failure {
     match error {
-        Error::BadParameter(bad) => Failure::Usage { flag: bad.flag, problem: bad.problem },
+        Error::Refused(refused) => refused.into(),
         Error::Violation { .. } => {
             let arguments: Vec<String> = std::env::args().skip(1).collect();
             Failure::failed(format!("{error}\nreplay it with: quipu {}", arguments.join(" ")))
@@ -154,6 +154,6 @@ fn failure_of(error: Error) -> Failure {
 }
 
 /// Refuses bad parameters, by the name of their flags, before anything runs.
-pub(super) fn refuse(checked: Result<(), quipu_sim::handoff::BadParameter>) -> Result<(), Failure> {
+pub(super) fn refuse(checked: Result<(), quipu_sim::handoff::Refused>) -> Result<(), Failure> {
     checked.map_err(|bad| failure_of(bad.into()))
 }
