@@ -154,6 +154,6 @@ fn failure_of(error: Error) -> Failure {
 }
 
 /// Refuses bad parameters, by the name of their flags, before anything runs.
-pub(super) fn refuse(checked: Result<(), quipu_sim::handoff::Refused>) -> Result<(), Failure> {
+pub(super) fn refuse(checked: Result<(), quipu_sim::Refused>) -> Result<(), Failure> {
     checked.map_err(|bad| failure_of(bad.into()))
 }
