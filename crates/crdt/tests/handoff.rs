@@ -197,7 +197,10 @@ fn a_client_with_counts_cannot_write_its_notice() {
 fn an_edge_that_comes_back_years_later_still_hands_over_once() {
     let (mut site, mut edge) = (Counter::new(0, 0), counted(1, 1, 5));
     round_trip(&mut edge, &mut site); // Slot and token; then silence.
+    assert!(!site.is_idle(), "a slot is open");
     assert!(site.fold(&1));
+    assert!(!site.is_idle(), "a folded slot is open too");
+    assert!((2..100).contains(&site.handshake().desk().folded_bytes()));
     assert!(!site.fold(&1), "there is no slot any more");
     assert!(site.handshake().desk().slots().is_empty());
     assert_eq!(site.handshake().desk().folded_len(), 1);
