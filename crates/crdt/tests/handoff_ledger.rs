@@ -20,10 +20,6 @@ impl Ledger for Rows {
     type Amount = Deltas;
     type Report = Report<u32, Deltas>;
 
-    fn own_is_zero(&self) -> bool {
-        self.rows.is_empty()
-    }
-
     fn credit(&mut self, amount: &Deltas) -> Result<(), Overflow> {
         self.rows.try_add(amount)?;
         self.entries += 1;

@@ -13,9 +13,6 @@ pub trait Ledger {
     /// What a view tells of the values: the input of steps 4 and 5.
     type Report;
 
-    /// Is there nothing of our own that could be handed over?
-    fn own_is_zero(&self) -> bool;
-
     /// Counts a token's value as our own, or refuses and changes nothing: then the slot stays open.
     fn credit(&mut self, amount: &Self::Amount) -> Result<(), Overflow>;
 
@@ -104,10 +101,6 @@ pub(super) struct Owned<'a, I: Ord, T> {
 impl<I: Id, T: Tally> Ledger for Owned<'_, I, T> {
     type Amount = T;
     type Report = Report<I, T>;
-
-    fn own_is_zero(&self) -> bool {
-        self.ledger.own.is_zero()
-    }
 
     fn credit(&mut self, amount: &T) -> Result<(), Overflow> {
         self.ledger.own.try_add(amount)

@@ -73,7 +73,7 @@ pub struct Summary {
     pub abandoned: u64,
     /// Slots of them that were folded and are still open, over all servers.
     pub folded: u64,
-    /// Bytes that the folded slots take when stored, over all servers.
+    /// The size of the bitmaps of folded slots, over all servers.
     pub folded_bytes: u64,
     /// Messages sent until the end; how long a run takes depends on them.
     pub messages: u64,

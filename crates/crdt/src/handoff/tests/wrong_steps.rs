@@ -202,7 +202,7 @@ fn a_step_done_wrongly_is_caught() {
             with_steps(r, v, |s| {
                 let own = s.ledger.ledger.own;
                 s.run(&[1, 2, 3, 4, 5, 6, 7, 8]);
-                if s.ledger.own_is_zero() {
+                if s.ledger.ledger.own == 0 {
                     s.ledger.ledger.own = own;
                 }
             })
