@@ -1,0 +1,251 @@
+//! What clients ask of one key, and what they are told.
+
+use crate::SiteId;
+
+/// A command on one key. Keys have 1 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Command<'a> {
+    /// The counter.
+    pub key: &'a [u8],
+    /// What to do with it.
+    pub action: Action<'a>,
+}
+
+/// What to do with a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action<'a> {
+    /// Count.
+    Add {
+        /// How much, and within what.
+        add: Add,
+        /// By which a retry is recognised.
+        operation: Option<OperationId<'a>>,
+    },
+    /// Read.
+    Get,
+    /// Set aside what has been counted so far, and go on from `to`; from nothing, the counter is absent.
+    Reset {
+        /// The new value.
+        to: Option<i64>,
+    },
+    /// Define a bounded counter.
+    Create(Limits),
+    /// Read with everything that is known about the counter.
+    Inspect,
+    /// Ask what became of an operation.
+    Outcome(OperationId<'a>),
+}
+
+/// A change of a counter by an amount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Add {
+    /// Added; subtracted if negative.
+    pub amount: i64,
+    /// The value must not end below, as far as this site knows.
+    pub lower: Option<i64>,
+    /// The value must not end above, as far as this site knows.
+    pub upper: Option<i64>,
+    /// What to do if it would.
+    pub beyond: Beyond,
+}
+
+impl Add {
+    /// Adds `amount` or is refused.
+    pub fn of(amount: i64) -> Self {
+        Self { amount, lower: None, upper: None, beyond: Beyond::Refuse }
+    }
+}
+
+/// What to do with an amount that would cross a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Beyond {
+    /// Refuse the command.
+    Refuse,
+    /// Count nothing, and say so.
+    Skip,
+    /// Count as much as fits.
+    Saturate,
+}
+
+/// What a client sends with a command so that a retry is recognised. It belongs to the command's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OperationId<'a> {
+    /// Who made the operation.
+    pub producer: &'a [u8],
+    /// Its name, unique at the producer.
+    pub id: &'a [u8],
+}
+
+/// The definition of a bounded counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The value is never less.
+    pub minimum: Option<i64>,
+    /// The value is never greater.
+    pub maximum: Option<i64>,
+    /// The value to begin with.
+    pub initial: i64,
+}
+
+/// The answer to a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reply {
+    /// To [`Action::Add`].
+    Added(Added),
+    /// To [`Action::Get`]; `None`: there is no such counter.
+    Value(Option<i64>),
+    /// To [`Action::Reset`].
+    Reset {
+        /// Was there a counter?
+        existed: bool,
+    },
+    /// To [`Action::Create`].
+    Created,
+    /// To [`Action::Inspect`]; `None`: there is no such counter.
+    Inspected(Option<Box<Inspection>>),
+    /// To [`Action::Outcome`].
+    Outcome(Outcome),
+    /// To any: it was not done, for this reason.
+    Refused(Refusal),
+}
+
+/// What an add has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Added {
+    /// The value after it, as this site knows it.
+    pub value: i64,
+    /// How much was counted; less than asked for only beyond a limit.
+    pub applied: i64,
+    /// Is this the answer that the operation was given before?
+    pub repeated: bool,
+}
+
+/// What became of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was counted, and this was the answer.
+    Counted(Added),
+    /// Nothing is known of it: not counted within the window.
+    Unknown,
+    /// It is older than what is remembered.
+    TooOld,
+}
+
+/// Everything that is known about a counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspection {
+    /// The value.
+    pub value: i64,
+    /// Its bounds and the rights of each site, if it is a bounded counter.
+    pub bounded: Option<BoundedView>,
+    /// What each site contributes.
+    pub sites: Vec<SiteView>,
+    /// The number of its last change in its shard.
+    pub version: u64,
+}
+
+/// A bounded counter's definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoundedView {
+    /// The value is never less.
+    pub minimum: Option<i64>,
+    /// The value is never greater.
+    pub maximum: Option<i64>,
+    /// The value it began with.
+    pub initial: i64,
+    /// The site that created it.
+    pub creator: SiteId,
+}
+
+/// One site's part in a counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteView {
+    /// The site.
+    pub site: SiteId,
+    /// What it has added, in all.
+    pub added: u64,
+    /// What it has subtracted, in all.
+    pub subtracted: u64,
+    /// How much it may add; `None` where no bound limits it.
+    pub rights_to_add: Option<u128>,
+    /// How much it may subtract; `None` where no bound limits it.
+    pub rights_to_subtract: Option<u128>,
+}
+
+/// Why a command was not done. Nothing was counted, except where the text says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The value, or what one site has added or subtracted in all, would leave its range.
+    #[error("increment or decrement would overflow")]
+    Overflow,
+    /// The limits of the command, or too few rights for those of the counter.
+    #[error(
+        "{amount} would take the counter beyond its {bound} {limit}: it is at {value}, and at most {available} can be \
+         {verb} here; nothing was counted",
+        bound = if *amount < 0 { "minimum" } else { "maximum" },
+        verb = if *amount < 0 { "subtracted" } else { "added" }
+    )]
+    OutOfBounds {
+        /// What was asked for.
+        amount: i64,
+        /// The limit.
+        limit: i64,
+        /// The value as this site knows it.
+        value: i64,
+        /// How much could have been counted.
+        available: u64,
+    },
+    /// The operation was counted with another amount.
+    #[error(
+        "this operation was counted with the amount {first}, and now comes with {now}; nothing was counted"
+    )]
+    OtherAmount {
+        /// The amount that was counted.
+        first: i64,
+        /// The amount of this command.
+        now: i64,
+    },
+    /// The id tells that it is older than the window.
+    #[error(
+        "the id was made {age_ms} ms ago, and ids are remembered for {window_ms} ms: whether it was counted is not known \
+         any more; nothing was counted"
+    )]
+    TooOld {
+        /// How old it says that it is.
+        age_ms: u64,
+        /// For how long ids are remembered.
+        window_ms: u64,
+    },
+    /// The id tells a time that has not come yet, by more than clocks may differ.
+    #[error(
+        "the id was made {ahead_ms} ms in the future, by this server's clock; at most {ahead_ms_max} ms are taken for a \
+         difference of clocks. Nothing was counted; set the clocks right"
+    )]
+    FromTheFuture {
+        /// How far ahead it is.
+        ahead_ms: u64,
+        /// How far it may be.
+        ahead_ms_max: u64,
+    },
+    /// A counter of this name exists.
+    #[error("the counter exists already; it was left as it is")]
+    Exists,
+    /// Bounded counters are not reset.
+    #[error("a bounded counter cannot be reset or deleted; it was left as it is. Add or subtract instead")]
+    BoundedReset,
+    /// The definition contradicts itself.
+    #[error("{0}")]
+    BadDefinition(String),
+    /// The key is too long or empty.
+    #[error("a key has 1 to {max} bytes, not {bytes}; nothing was done", max = crate::KEY_BYTES_MAX)]
+    BadKey {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// The store failed, and has not kept the command.
+    #[error("{0}")]
+    NotStored(String),
+    /// It is not known whether the command was stored.
+    #[error("it is not known whether this was counted ({0}); ask again with the operation's id")]
+    InDoubt(String),
+}
