@@ -1,13 +1,30 @@
-//! One shard of a counter database.
+//! One shard of a counter database: a single-writer state machine without I/O, and the one way to run it over a store.
+//!
+//! Start with [`Shard`]: commands go in; what to persist, then replies, come out. [`Host`] runs shards over a
+//! [`quipu_storage::Store`] and keeps the one rule: *nothing leaves the process before the state it speaks of is
+//! durable*. The server and the simulations run the same host.
 
 mod command;
+mod counter;
+mod counters;
+pub mod host;
+mod operations;
+mod record;
+mod settings;
+mod shard;
 mod site;
+mod slot;
 
 pub use command::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, OperationId, Outcome, Refusal,
     Reply, SiteView,
 };
+pub use host::{Host, HostStats, OpenError, Released};
+pub use operations::{FilterStats, OperationStats};
+pub use settings::{BadWindow, Moment, Settings, Window, WindowMode};
+pub use shard::{Event, Listing, Outputs, Sealed, Shard, Ticket, Unreadable};
 pub use site::SiteId;
+pub use slot::{SLOTS, Shards, hash_tag, slot_of};
 
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 512;

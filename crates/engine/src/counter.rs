@@ -1,0 +1,265 @@
+//! One counter as this site knows it.
+//!
+//! A site writes only its own row, and a row only grows: a reset sets aside what has been counted, by marks that merge
+//! by maximum, so that two sites that reset at once reset once, and what a reset had not seen survives it.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use quipu_crdt::{Bounded, Merge, Overflow, Pn, Tally};
+
+use crate::{Refusal, SiteId};
+
+/// A counter. Most are touched at one site and never reset: that case is the small one.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub(crate) enum Counter {
+    /// Counted at this site alone, never reset.
+    #[n(0)]
+    Plain(#[n(0)] Pn),
+    /// Counted at several sites, or reset.
+    #[n(1)]
+    Shared(#[n(0)] Box<Shared>),
+    /// With bounds.
+    #[n(2)]
+    Bounded(#[n(0)] Box<Bounded<SiteId>>),
+}
+
+/// The rows of a counter, by the site that writes them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Shared {
+    #[n(0)]
+    rows: BTreeMap<SiteId, Row>,
+}
+
+/// What one site has counted and reset.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Row {
+    /// Grows with every change of this row.
+    #[n(0)]
+    version: u64,
+    #[n(1)]
+    counted: Pn,
+    /// What this site has set aside of each site's row.
+    #[n(2)]
+    set_aside: BTreeMap<SiteId, Mark>,
+}
+
+/// How much of a row does not count any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Mark {
+    /// A row up to this version does not make the counter exist.
+    #[n(0)]
+    version: u64,
+    #[n(1)]
+    counted: Pn,
+}
+
+impl Merge for Mark {
+    fn merge(&mut self, other: &Self) {
+        self.version = self.version.max(other.version);
+        self.counted.merge(&other.counted);
+    }
+}
+
+impl Merge for Shared {
+    /// Of each site's row the newer one: a row is written by its site alone.
+    fn merge(&mut self, other: &Self) {
+        for (site, theirs) in &other.rows {
+            let ours = self.rows.entry(*site).or_default();
+            if theirs.version > ours.version {
+                ours.clone_from(theirs);
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn new(site: SiteId, version: u64, counted: Pn) -> Self {
+        Self { rows: BTreeMap::from([(site, Row { version, counted, set_aside: BTreeMap::new() })]) }
+    }
+
+    /// What all sites together have set aside of a site's row.
+    fn mark(&self, site: &SiteId) -> Mark {
+        let mut mark = Mark::default();
+        for set_aside in self.rows.values().filter_map(|row| row.set_aside.get(site)) {
+            mark.merge(set_aside);
+        }
+        mark
+    }
+
+    /// What counts, of each site.
+    fn counting(&self) -> impl Iterator<Item = (SiteId, Pn)> {
+        self.rows.iter().map(|(site, row)| {
+            let mark = self.mark(site);
+            let added = row.counted.added.saturating_sub(mark.counted.added);
+            let subtracted = row.counted.subtracted.saturating_sub(mark.counted.subtracted);
+            (*site, Pn { added, subtracted })
+        })
+    }
+
+    fn exists(&self) -> bool {
+        self.rows.iter().any(|(site, row)| row.version > self.mark(site).version)
+    }
+
+    fn add(&mut self, site: SiteId, version: u64, amount: &Pn) -> Result<(), Overflow> {
+        let row = self.rows.entry(site).or_default();
+        row.counted.try_add(amount)?;
+        row.version = version;
+        Ok(())
+    }
+
+    fn reset(&mut self, site: SiteId, version: u64, to: Option<Pn>) -> Result<(), Overflow> {
+        let mut set_aside: BTreeMap<SiteId, Mark> = BTreeMap::new();
+        for (other, row) in &self.rows {
+            let mut mark = self.mark(other);
+            mark.merge(&Mark { version: row.version, counted: row.counted });
+            set_aside.insert(*other, mark);
+        }
+        if to.is_none() {
+            // This change of the own row is no reason for the counter to exist.
+            set_aside.entry(site).or_default().version = version;
+        }
+        let row = self.rows.entry(site).or_default();
+        row.counted.try_add(&to.unwrap_or_default())?;
+        row.version = version;
+        row.set_aside = set_aside;
+        Ok(())
+    }
+}
+
+/// The amount as it goes into a row.
+pub(crate) fn pn(amount: i64) -> Pn {
+    if amount < 0 { Pn::subtracted(amount.unsigned_abs()) } else { Pn::added(amount.unsigned_abs()) }
+}
+
+impl Counter {
+    pub(crate) fn value(&self) -> i128 {
+        match self {
+            Self::Plain(counted) => counted.value(),
+            Self::Shared(shared) => shared.counting().map(|(_, counted)| counted.value()).sum(),
+            Self::Bounded(bounded) => bounded.value(),
+        }
+    }
+
+    /// A counter that was deleted is there only to remember that.
+    pub(crate) fn exists(&self) -> bool {
+        match self {
+            Self::Shared(shared) => shared.exists(),
+            Self::Plain(_) | Self::Bounded(_) => true,
+        }
+    }
+
+    /// Counts. Rights have been looked at before; on an error nothing has changed.
+    pub(crate) fn add(&mut self, site: SiteId, version: u64, amount: i64) -> Result<(), Refusal> {
+        match self {
+            Self::Plain(counted) => counted.try_add(&pn(amount)).map_err(|Overflow| Refusal::Overflow),
+            Self::Shared(shared) => {
+                shared.add(site, version, &pn(amount)).map_err(|Overflow| Refusal::Overflow)
+            }
+            Self::Bounded(bounded) => {
+                let prepared = match amount {
+                    ..0 => bounded.prepare_subtract(amount.unsigned_abs()),
+                    0.. => bounded.prepare_add(amount.unsigned_abs()),
+                };
+                // Rights are not missing here, so only a total can be full.
+                bounded.apply(prepared.map_err(|_| Refusal::Overflow)?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sets aside what was counted. `before` is the version of the last change.
+    pub(crate) fn reset(
+        &mut self,
+        site: SiteId,
+        before: u64,
+        version: u64,
+        to: Option<i64>,
+    ) -> Result<(), Refusal> {
+        match self {
+            Self::Bounded(_) => Err(Refusal::BoundedReset),
+            Self::Shared(shared) => {
+                shared.reset(site, version, to.map(pn)).map_err(|Overflow| Refusal::Overflow)
+            }
+            Self::Plain(counted) => {
+                let mut shared = Shared::new(site, before, *counted);
+                shared.reset(site, version, to.map(pn)).map_err(|Overflow| Refusal::Overflow)?;
+                *self = Self::Shared(Box::new(shared));
+                Ok(())
+            }
+        }
+    }
+
+    /// What each site has counted.
+    pub(crate) fn sites(&self, own: SiteId) -> Vec<(SiteId, Pn)> {
+        match self {
+            Self::Plain(counted) => vec![(own, *counted)],
+            Self::Shared(shared) => shared.counting().collect(),
+            Self::Bounded(bounded) => {
+                let mut sites: BTreeMap<SiteId, Pn> =
+                    bounded.rows().iter().map(|(site, row)| (*site, row.counted)).collect();
+                sites.entry(own).or_default();
+                sites.into_iter().collect()
+            }
+        }
+    }
+
+    /// Bytes on the heap, roughly.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        const ROW_BYTES: usize = 160;
+        match self {
+            Self::Plain(_) => 0,
+            Self::Shared(shared) => ROW_BYTES * (1 + shared.rows.len()),
+            Self::Bounded(bounded) => ROW_BYTES * (1 + bounded.rows().len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SiteId = SiteId { number: 1, incarnation: 0 };
+    const B: SiteId = SiteId { number: 2, incarnation: 0 };
+
+    fn counted_at_both() -> Shared {
+        let mut shared = Shared::new(A, 1, Pn::added(5));
+        shared.merge(&Shared::new(B, 1, Pn::added(7)));
+        shared
+    }
+
+    #[test]
+    fn two_resets_at_once_reset_once() {
+        let (mut at_a, mut at_b) = (counted_at_both(), counted_at_both());
+        at_a.reset(A, 2, Some(Pn::added(1))).unwrap();
+        at_b.reset(B, 2, None).unwrap();
+        at_a.merge(&at_b);
+        at_b.merge(&at_a);
+        assert_eq!(at_a, at_b);
+        assert_eq!(Counter::Shared(Box::new(at_a)).value(), 1);
+    }
+
+    #[test]
+    fn what_a_reset_had_not_seen_survives_it() {
+        let (mut at_a, mut at_b) = (counted_at_both(), counted_at_both());
+        at_a.reset(A, 2, None).unwrap();
+        assert!(!at_a.exists());
+        at_b.add(B, 2, &Pn::added(3)).unwrap();
+        at_a.merge(&at_b);
+        assert!(at_a.exists());
+        assert_eq!(Counter::Shared(Box::new(at_a)).value(), 3);
+    }
+
+    #[test]
+    fn set_to_zero_exists_and_deleted_does_not() {
+        let mut counter = Counter::Plain(Pn::added(4));
+        counter.reset(A, 1, 2, Some(0)).unwrap();
+        assert!(counter.exists());
+        assert_eq!(counter.value(), 0);
+        counter.reset(A, 2, 3, None).unwrap();
+        assert!(!counter.exists());
+        counter.add(A, 4, 0).unwrap();
+        assert!(counter.exists());
+    }
+}

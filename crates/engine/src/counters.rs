@@ -1,0 +1,193 @@
+//! The counters of a shard that are in memory: a slab of entries and an index into it.
+//!
+//! An entry costs 56 bytes, its key, and five to nine bytes in the index. What is not needed lately and stands in the
+//! table may be evicted, by a clock hand that walks over the slab.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use std::hash::BuildHasher;
+
+use crate::counter::Counter;
+
+/// Entries are allocated so many at a time: a slab that doubled would waste half of what it has.
+const CHUNK_ENTRIES: usize = 1024;
+
+/// What one entry costs in memory, besides its key.
+const ENTRY_BYTES: usize = size_of::<Entry>() + 9;
+
+/// Where an entry stands.
+pub(crate) type Index = u32;
+
+/// What is known of an entry besides its counter.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Flags {
+    /// Used since the clock hand came by.
+    pub(crate) used: bool,
+    /// Changed in the batch that is being made.
+    pub(crate) touched: bool,
+    /// Changed since the last checkpoint began.
+    pub(crate) unsaved: bool,
+    /// In the list of those that the table may not have.
+    pub(crate) fresh: bool,
+    /// The table has a row for it that is not deleted.
+    pub(crate) in_table: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) key: Box<[u8]>,
+    /// `None`: there is no such counter (any more).
+    pub(crate) counter: Option<Counter>,
+    /// The number of its last change.
+    pub(crate) version: u64,
+    pub(crate) flags: Flags,
+}
+
+impl Entry {
+    pub(crate) fn exists(&self) -> bool {
+        self.counter.as_ref().is_some_and(Counter::exists)
+    }
+
+    fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.key.len() + self.counter.as_ref().map_or(0, Counter::heap_bytes)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Counters {
+    chunks: Vec<Vec<Entry>>,
+    free: Vec<Index>,
+    index: HashTable<Index>,
+    hasher: FixedState,
+    hand: usize,
+    bytes: usize,
+}
+
+/// Where an index points.
+fn place(index: Index) -> (usize, usize) {
+    let index = index as usize;
+    (index / CHUNK_ENTRIES, index % CHUNK_ENTRIES)
+}
+
+fn entry(chunks: &[Vec<Entry>], index: Index) -> &Entry {
+    let (chunk, at) = place(index);
+    &chunks[chunk][at]
+}
+
+impl Counters {
+    /// Empty. The seed keeps clients from choosing keys that collide.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            hasher: FixedState::with_seed(seed),
+            hand: 0,
+            bytes: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn find(&self, key: &[u8]) -> Option<Index> {
+        let hash = self.hasher.hash_one(key);
+        self.index.find(hash, |index| *entry(&self.chunks, *index).key == *key).copied()
+    }
+
+    pub(crate) fn get(&self, index: Index) -> &Entry {
+        entry(&self.chunks, index)
+    }
+
+    /// Changes an entry, and keeps account of what it costs.
+    pub(crate) fn change<R>(&mut self, index: Index, change: impl FnOnce(&mut Entry) -> R) -> R {
+        let (chunk, at) = place(index);
+        let entry = &mut self.chunks[chunk][at];
+        let before = entry.bytes();
+        let result = change(entry);
+        self.bytes = self.bytes + entry.bytes() - before;
+        result
+    }
+
+    /// The flags of an entry, which cost nothing.
+    pub(crate) fn flags(&mut self, index: Index) -> &mut Flags {
+        let (chunk, at) = place(index);
+        &mut self.chunks[chunk][at].flags
+    }
+
+    /// Adds an entry for a key that has none.
+    pub(crate) fn insert(&mut self, key: &[u8]) -> Index {
+        let new = Entry { key: key.into(), ..Entry::default() };
+        self.bytes += new.bytes();
+        let index = match self.free.pop() {
+            Some(index) => {
+                let (chunk, at) = place(index);
+                self.chunks[chunk][at] = new;
+                index
+            }
+            None => self.push(new),
+        };
+        let chunks = &self.chunks;
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(key);
+        self.index.insert_unique(hash, index, |index| hasher.hash_one(&*entry(chunks, *index).key));
+        index
+    }
+
+    fn push(&mut self, new: Entry) -> Index {
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK_ENTRIES) {
+            self.chunks.push(Vec::with_capacity(CHUNK_ENTRIES));
+        }
+        let chunk = self.chunks.len() - 1;
+        self.chunks[chunk].push(new);
+        let index = chunk * CHUNK_ENTRIES + self.chunks[chunk].len() - 1;
+        Index::try_from(index).expect("a shard has fewer than 2^32 counters in memory")
+    }
+
+    fn remove(&mut self, index: Index) {
+        let (chunk, at) = place(index);
+        let hash = self.hasher.hash_one(&*self.chunks[chunk][at].key);
+        if let Ok(found) = self.index.find_entry(hash, |other| *other == index) {
+            found.remove();
+        }
+        self.bytes -= self.chunks[chunk][at].bytes();
+        self.chunks[chunk][at] = Entry::default();
+        self.free.push(index);
+    }
+
+    /// Looks at up to `looks` entries and evicts those that `may_go` and were not used since the hand last came by,
+    /// until no more than `bytes_max` are used. Returns how many counters that exist went.
+    pub(crate) fn evict(&mut self, bytes_max: usize, looks: usize, may_go: impl Fn(&Entry) -> bool) -> usize {
+        let all = self.chunks.len() * CHUNK_ENTRIES;
+        let mut gone = 0;
+        for _ in 0..looks.min(2 * all) {
+            if self.bytes <= bytes_max {
+                break;
+            }
+            self.hand = (self.hand + 1) % all;
+            let (chunk, at) = (self.hand / CHUNK_ENTRIES, self.hand % CHUNK_ENTRIES);
+            let Some(entry) = self.chunks[chunk].get_mut(at) else { continue };
+            if entry.key.is_empty() || !may_go(entry) {
+                continue;
+            }
+            if entry.flags.used {
+                entry.flags.used = false;
+                continue;
+            }
+            gone += usize::from(entry.exists());
+            self.remove(Index::try_from(self.hand).expect("it was an index when it was inserted"));
+        }
+        gone
+    }
+
+    /// Lets go of an entry that stands for no counter.
+    pub(crate) fn forget(&mut self, index: Index) {
+        debug_assert!(self.get(index).counter.is_none());
+        self.remove(index);
+    }
+}

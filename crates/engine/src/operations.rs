@@ -1,0 +1,508 @@
+//! Retries that count once: which operations were counted, for as long as the window says.
+//!
+//! A forgetful Bloom filter answers "new" for nearly every operation without a look-up (“Forgetful Bloom filters”
+//! stand in front). What may have been seen is settled by the operations themselves: the recent ones are in memory,
+//! older ones in *runs* in the table. A run is what one checkpoint wrote, in pages by hash, in a slice that is
+//! dropped whole when its operations have expired. Being exact never depends on the filter: while it is being filled
+//! again after a restart, everything is looked up.
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use minicbor::{Decode, Encode};
+use quipu_crdt::bloom::{Adaptive, ElementHash, Forgetful, Limits, Settings as FilterSettings};
+use quipu_storage::{Row, Slice, Write};
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::{Added, Moment, OperationId, Refusal, Window, WindowMode};
+
+/// Operations whose expiry lies in the same span share a slice.
+const SLICE_MS: u64 = 120_000;
+/// How many operations a page of a run has, about.
+const PAGE_OPERATIONS: usize = 64;
+/// The most pages that a run is divided into, as a power of two.
+const PAGES_LOG2_MAX: u32 = 15;
+/// The filter of a shard begins with so many bits and grows with the load.
+const FILTER_BITS_MIN: u64 = 1 << 14;
+const FILTER_BITS_MAX: u64 = 1 << 32;
+/// Fewer than the optimum for one in a million: half the work for a fifth more memory.
+const FILTER_HASHES: u8 = 10;
+const FILTER_PAST: usize = 3;
+const FILTER_PAST_MAX: usize = 8;
+/// How often the filter's size is reviewed.
+const REVIEW_EVERY_MS: u64 = 1_000;
+
+const HEADER: u8 = b'h';
+const PAGE: u8 = b'p';
+
+/// The name of an operation at its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct OperationHash(u128);
+
+impl OperationHash {
+    pub(crate) fn of(key: &[u8], operation: OperationId<'_>) -> Self {
+        let mut hash = Xxh3::new();
+        for part in [key, operation.producer, operation.id] {
+            // With its length, so that no two triples have the same bytes.
+            hash.update(&(part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Self(hash.digest128())
+    }
+
+    fn element(self) -> ElementHash {
+        ElementHash::from(self.0)
+    }
+}
+
+impl<C> Encode<C> for OperationHash {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.bytes(&self.0.to_be_bytes())?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for OperationHash {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        let bytes = decoder.bytes()?.try_into();
+        let bytes = bytes.map_err(|_| minicbor::decode::Error::message("an operation has 16 bytes"))?;
+        Ok(Self(u128::from_be_bytes(bytes)))
+    }
+}
+
+/// An operation that was counted, and its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Counted {
+    #[n(0)]
+    pub(crate) amount: i64,
+    #[n(1)]
+    pub(crate) applied: i64,
+    #[n(2)]
+    pub(crate) value: i64,
+    /// Until when it is remembered, in the shard's time.
+    #[n(3)]
+    pub(crate) expires_ms: u64,
+}
+
+impl Counted {
+    pub(crate) fn answer(&self) -> Added {
+        Added { value: self.value, applied: self.applied, repeated: true }
+    }
+}
+
+/// An operation with its name, as it is logged and stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Operation {
+    #[n(0)]
+    pub(crate) hash: OperationHash,
+    #[n(1)]
+    pub(crate) counted: Counted,
+}
+
+/// Operations that one checkpoint has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) slice: Slice,
+    number: u64,
+    pages_log2: u32,
+}
+
+#[derive(Encode, Decode)]
+struct Header {
+    #[n(0)]
+    pages_log2: u32,
+    #[n(1)]
+    operations: u64,
+}
+
+/// Where a page, or a run's header, stands in the table.
+fn run_key(kind: u8, number: u64, page: Option<u16>) -> Vec<u8> {
+    let mut key = vec![kind];
+    key.extend_from_slice(&number.to_be_bytes());
+    key.extend(page.into_iter().flat_map(u16::to_be_bytes));
+    key
+}
+
+impl Run {
+    /// What headers of runs begin with.
+    pub(crate) const HEADERS: &'static [u8] = &[HEADER];
+
+    /// The run of a header.
+    pub(crate) fn of_header(slice: Slice, key: &[u8], row: &Row) -> Result<Self, minicbor::decode::Error> {
+        let wrong = || minicbor::decode::Error::message("the header of a run has another form");
+        let number = key.get(1..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+        let header: Header = minicbor::decode(&row.bytes)?;
+        if header.pages_log2 > PAGES_LOG2_MAX {
+            return Err(wrong());
+        }
+        Ok(Self { slice, number: u64::from_be_bytes(number), pages_log2: header.pages_log2 })
+    }
+
+    fn page_of(&self, hash: OperationHash) -> u16 {
+        let page = hash.0.checked_shr(128 - self.pages_log2).unwrap_or(0);
+        u16::try_from(page).expect("fewer than sixteen bits are left")
+    }
+
+    /// Where the operation stands if it is in this run.
+    pub(crate) fn key_of(&self, hash: OperationHash) -> Vec<u8> {
+        run_key(PAGE, self.number, Some(self.page_of(hash)))
+    }
+
+    /// What the keys of its pages begin with.
+    pub(crate) fn pages(&self) -> Vec<u8> {
+        run_key(PAGE, self.number, None)
+    }
+
+    /// The rows of a run of these operations.
+    fn write(slice: Slice, number: u64, mut operations: Vec<Operation>) -> (Self, Vec<Write>) {
+        operations.sort_unstable_by_key(|operation| operation.hash);
+        let pages_log2 = (operations.len() / PAGE_OPERATIONS).max(1).ilog2().min(PAGES_LOG2_MAX);
+        let run = Self { slice, number, pages_log2 };
+        let header = Header { pages_log2, operations: operations.len() as u64 };
+        let write = |key, bytes| Write { slice, key, row: Row { version: 1, bytes } };
+        let mut writes = vec![write(run_key(HEADER, number, None), encoded(&header))];
+        for page in operations.chunk_by(|one, next| run.page_of(one.hash) == run.page_of(next.hash)) {
+            writes.push(write(run.key_of(page[0].hash), encoded(&page)));
+        }
+        (run, writes)
+    }
+}
+
+fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
+    minicbor::to_vec(value).expect("writing to memory does not fail")
+}
+
+/// The operations of a page.
+pub(crate) fn decode_page(row: &Row) -> Result<Vec<Operation>, minicbor::decode::Error> {
+    minicbor::decode(&row.bytes)
+}
+
+/// What is said of an operation that comes in.
+pub(crate) enum Admitted {
+    /// Count it, and remember it until then.
+    New { hash: OperationHash, expires_ms: u64 },
+    /// It was counted.
+    Repeat(Counted),
+    /// The filter takes it for one that was counted; there is no answer to repeat.
+    Presumed,
+}
+
+/// Numbers for people, since the shard was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OperationStats {
+    /// Operations that came with an id.
+    pub seen: u64,
+    /// Of these, repeats that were answered and not counted.
+    pub repeats: u64,
+    /// Looked up because of the filter, and found to be new.
+    pub false_positives: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Operations {
+    window: Window,
+    filter: Forgetful,
+    policy: Adaptive,
+    reviewed_ms: u64,
+    /// Counted since the last checkpoint began.
+    recent: HashMap<OperationHash, Counted, FixedState>,
+    /// Being written by a checkpoint.
+    saving: HashMap<OperationHash, Counted, FixedState>,
+    saving_runs: Vec<Run>,
+    runs: Vec<Run>,
+    /// Runs that the filter does not know yet.
+    cold: Vec<Run>,
+    /// Looked up for the batch that is being made.
+    recalled: HashMap<OperationHash, Option<Counted>, FixedState>,
+    stats: OperationStats,
+}
+
+impl Operations {
+    /// Nothing is known of any operation.
+    pub(crate) fn new(window: Window, seed: u64, now_ms: u64) -> Self {
+        let period_ms = window.length_ms.div_ceil(FILTER_PAST as u64).max(1);
+        let settings = FilterSettings {
+            bits: FILTER_BITS_MIN,
+            hashes: FILTER_HASHES,
+            past: FILTER_PAST,
+            period_ms,
+            window_ms: window.length_ms.max(period_ms),
+        };
+        let limits = Limits {
+            target: window.error_target,
+            past_min: FILTER_PAST,
+            past_max: FILTER_PAST_MAX,
+            period_ms_min: (period_ms / 2).max(1),
+            period_ms_max: period_ms,
+            period_ms_step: (period_ms / 8).max(1),
+            bits_max: FILTER_BITS_MAX,
+        };
+        let map = || HashMap::with_hasher(FixedState::with_seed(seed));
+        Self {
+            window,
+            filter: Forgetful::new(settings, now_ms).expect("a window was checked when it was made"),
+            policy: Adaptive::new(limits).expect("a window was checked when it was made"),
+            reviewed_ms: now_ms,
+            recent: map(),
+            saving: map(),
+            saving_runs: Vec::new(),
+            runs: Vec::new(),
+            cold: Vec::new(),
+            recalled: HashMap::with_hasher(FixedState::with_seed(seed)),
+            stats: OperationStats::default(),
+        }
+    }
+
+    fn find(&self, hash: OperationHash) -> Option<Counted> {
+        let found = self.recent.get(&hash).or_else(|| self.saving.get(&hash)).copied();
+        found.or_else(|| self.recalled.get(&hash).copied().flatten())
+    }
+
+    /// The runs in which the operation must be looked for before it is admitted.
+    pub(crate) fn where_to_look(&self, hash: OperationHash, id: &[u8], now: Moment) -> &[Run] {
+        let known = || self.recalled.contains_key(&hash) || self.find(hash).is_some();
+        if self.window.mode == WindowMode::Filter || self.runs.is_empty() || known() {
+            return &[];
+        }
+        // An id from a clock that is ahead may live longer than the filter remembers it.
+        let may_be_forgotten =
+            || made_ms(id).is_some_and(|made| now.unix_ms.saturating_sub(made) > self.window.ahead_ms_max());
+        if !self.cold.is_empty() || self.filter.contains(hash.element()) || may_be_forgotten() {
+            &self.runs
+        } else {
+            &[]
+        }
+    }
+
+    /// Tells what was found in the runs.
+    pub(crate) fn recall(&mut self, hash: OperationHash, found: Option<Counted>) {
+        if found.is_none() && self.cold.is_empty() {
+            self.stats.false_positives += 1;
+        }
+        self.recalled.insert(hash, found);
+    }
+
+    /// Is it new? Everything that [`Self::where_to_look`] names has been looked up.
+    pub(crate) fn admit(
+        &mut self,
+        hash: OperationHash,
+        id: &[u8],
+        amount: i64,
+        now: Moment,
+    ) -> Result<Admitted, Refusal> {
+        let expires_ms = self.expiry(id, now)?;
+        self.stats.seen += 1;
+        let repeat = match self.window.mode {
+            WindowMode::Exact => self.find(hash),
+            WindowMode::Filter if self.filter.contains(hash.element()) => {
+                self.stats.repeats += 1;
+                return Ok(Admitted::Presumed);
+            }
+            WindowMode::Filter => None,
+        };
+        match repeat {
+            None => Ok(Admitted::New { hash, expires_ms }),
+            Some(counted) if counted.amount == amount => {
+                self.stats.repeats += 1;
+                Ok(Admitted::Repeat(counted))
+            }
+            Some(counted) => Err(Refusal::OtherAmount { first: counted.amount, now: amount }),
+        }
+    }
+
+    /// Until when an operation that comes now is remembered.
+    fn expiry(&self, id: &[u8], now: Moment) -> Result<u64, Refusal> {
+        let window_ms = self.window.length_ms;
+        let Some(made_ms) = made_ms(id) else { return Ok(now.elapsed_ms + window_ms) };
+        let (age_ms, ahead_ms) = (now.unix_ms.saturating_sub(made_ms), made_ms.saturating_sub(now.unix_ms));
+        let ahead_ms_max = self.window.ahead_ms_max();
+        if age_ms > window_ms {
+            return Err(Refusal::TooOld { age_ms, window_ms });
+        }
+        if ahead_ms > ahead_ms_max {
+            return Err(Refusal::FromTheFuture { ahead_ms, ahead_ms_max });
+        }
+        // Kept until this clock itself would refuse it.
+        Ok(now.elapsed_ms + window_ms + ahead_ms)
+    }
+
+    /// What became of an operation. Everything that [`Self::where_to_look`] names has been looked up.
+    pub(crate) fn outcome(&self, hash: OperationHash, id: &[u8], now: Moment) -> crate::Outcome {
+        match self.find(hash) {
+            Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer() }),
+            None if matches!(self.expiry(id, now), Err(Refusal::TooOld { .. })) => crate::Outcome::TooOld,
+            None => crate::Outcome::Unknown,
+        }
+    }
+
+    /// Remembers an operation that was counted, now or before the shard was opened.
+    pub(crate) fn remember(&mut self, operation: Operation, now_ms: u64) {
+        self.filter.record(operation.hash.element(), now_ms);
+        // The filter-only mode needs it too: the filter is made of what was stored when the shard is opened again.
+        self.recent.insert(operation.hash, operation.counted);
+    }
+
+    /// The batch is made: what was looked up for it is forgotten.
+    pub(crate) fn seal(&mut self) {
+        self.recalled.clear();
+    }
+
+    /// How many wait for a checkpoint.
+    pub(crate) fn unsaved(&self) -> usize {
+        self.recent.len()
+    }
+
+    /// The rows that keep what was counted since the last checkpoint. `number` is used once.
+    pub(crate) fn capture(&mut self, number: u64, now_ms: u64) -> Vec<Write> {
+        debug_assert!(self.saving.is_empty());
+        std::mem::swap(&mut self.recent, &mut self.saving);
+        let mut slices: std::collections::BTreeMap<Slice, Vec<Operation>> = Default::default();
+        for (hash, counted) in &self.saving {
+            if counted.expires_ms > now_ms {
+                let operation = Operation { hash: *hash, counted: *counted };
+                slices.entry(slice_of(counted.expires_ms)).or_default().push(operation);
+            }
+        }
+        let mut writes = Vec::new();
+        for (slice, operations) in slices {
+            let (run, rows) = Run::write(slice, number, operations);
+            self.saving_runs.push(run);
+            writes.extend(rows);
+        }
+        writes
+    }
+
+    /// What was captured stands in the table.
+    pub(crate) fn saved(&mut self) {
+        self.saving.clear();
+        self.runs.append(&mut self.saving_runs);
+    }
+
+    /// Runs that the table had when the shard was opened.
+    pub(crate) fn found_runs(&mut self, runs: Vec<Run>) {
+        self.cold.extend_from_slice(&runs);
+        self.runs.extend(runs);
+    }
+
+    /// The run that the filter should hear of next.
+    pub(crate) fn coldest(&self) -> Option<Run> {
+        self.cold.last().copied()
+    }
+
+    /// Operations of a run that is cold.
+    pub(crate) fn warm(&mut self, operations: &[Operation], now_ms: u64) {
+        for operation in operations.iter().filter(|operation| operation.counted.expires_ms > now_ms) {
+            self.filter.record(operation.hash.element(), now_ms);
+        }
+    }
+
+    /// The filter has heard of all of this run.
+    pub(crate) fn warmed(&mut self, run: Run) {
+        self.cold.retain(|cold| *cold != run);
+    }
+
+    /// Tells the time. Returns the slice before which nothing is needed any more.
+    pub(crate) fn tick(&mut self, now_ms: u64) -> Slice {
+        self.filter.tick(now_ms);
+        if now_ms.saturating_sub(self.reviewed_ms) >= REVIEW_EVERY_MS {
+            self.reviewed_ms = now_ms;
+            self.policy.review(&mut self.filter);
+        }
+        let floor = slice_of(now_ms);
+        self.runs.retain(|run| run.slice >= floor);
+        self.cold.retain(|run| run.slice >= floor);
+        floor
+    }
+
+    pub(crate) fn stats(&self) -> OperationStats {
+        self.stats
+    }
+
+    /// The size of the filter, and how often it errs, as far as can be told.
+    pub(crate) fn filter(&self) -> FilterStats {
+        let bits: u64 = self.filter.filters().map(quipu_crdt::bloom::Bloom::bits).sum();
+        FilterStats { bytes: bits / 8, error_estimate: self.filter.estimate() }
+    }
+}
+
+/// The filter in front of the operations of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct FilterStats {
+    /// Its size.
+    pub bytes: u64,
+    /// The probability that it takes a new operation for one that was counted.
+    pub error_estimate: f64,
+}
+
+/// The slice of operations that expire then. What expires in a slice before the current one has expired.
+pub(crate) fn slice_of(expires_ms: u64) -> Slice {
+    // Slice 0 is never dropped.
+    Slice(u32::try_from(expires_ms / SLICE_MS).unwrap_or(u32::MAX - 1) + 1)
+}
+
+/// When an id was made, if it is a UUID of version 7 in its usual form.
+pub(crate) fn made_ms(id: &[u8]) -> Option<u64> {
+    let is_form = id.len() == 36
+        && id.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            14 => *byte == b'7',
+            19 => matches!(byte, b'8' | b'9' | b'a' | b'b' | b'A' | b'B'),
+            _ => byte.is_ascii_hexdigit(),
+        });
+    if !is_form {
+        return None;
+    }
+    let digits = std::str::from_utf8(id).ok()?;
+    u64::from_str_radix(&[&digits[..8], &digits[9..13]].concat(), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_of_version_7_tells_its_time() {
+        assert_eq!(made_ms(b"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"), Some(0x017f_22e2_79b0));
+        for other in [
+            "017f22e2-79b0-4cc3-98c4-dc0c0c07398f",
+            "017f22e2-79b0-7cc3-c8c4-dc0c0c07398f",
+            "017f22e279b07cc398c4dc0c0c07398f",
+            "017f22e2-79b0-7cc3-98c4-dc0c0c07398g",
+            "",
+        ] {
+            assert_eq!(made_ms(other.as_bytes()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn parts_of_an_operation_do_not_run_into_each_other() {
+        let hash = |key: &str, producer: &str, id: &str| {
+            let operation = OperationId { producer: producer.as_bytes(), id: id.as_bytes() };
+            OperationHash::of(key.as_bytes(), operation)
+        };
+        assert_ne!(hash("a", "bc", "d"), hash("ab", "c", "d"));
+        assert_ne!(hash("a", "b", "cd"), hash("a", "bc", "d"));
+        assert_eq!(hash("a", "b", "c"), hash("a", "b", "c"));
+    }
+
+    #[test]
+    fn every_operation_of_a_run_is_on_its_page() {
+        for count in [1, 63, 64, 128, 1_000, 10_000] {
+            let counted = Counted { amount: 1, applied: 1, value: 1, expires_ms: 5 };
+            let operation = |n: u64| {
+                let id = OperationId { producer: b"p", id: &n.to_le_bytes() };
+                Operation { hash: OperationHash::of(b"k", id), counted }
+            };
+            let operations: Vec<_> = (0..count).map(operation).collect();
+            let (run, writes) = Run::write(Slice(3), 9, operations.clone());
+            assert_eq!(Run::of_header(Slice(3), &writes[0].key, &writes[0].row).unwrap(), run);
+            for operation in operations {
+                let page = writes.iter().find(|write| write.key == run.key_of(operation.hash)).unwrap();
+                assert!(page.key.starts_with(&run.pages()));
+                assert!(decode_page(&page.row).unwrap().contains(&operation));
+            }
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The bytes of a shard: records of its log, rows of its table. Pictures of them are in `docs/format.md`.
+
+use minicbor::{Decode, Decoder, Encode, Encoder};
+
+use crate::{KEY_BYTES_MAX, counter::Counter, operations::Operation};
+
+/// The format of records, rows and the summary.
+const FORMAT: u8 = 1;
+
+/// The row of a counter begins with this.
+const COUNTER: u8 = b'k';
+/// The row that sums a shard up.
+pub(crate) const SUMMARY_KEY: &[u8] = b"s";
+
+/// What a shard must know besides its counters and operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Summary {
+    /// The number of the last change.
+    #[n(0)]
+    pub(crate) changes: u64,
+    /// How many counters exist.
+    #[n(1)]
+    pub(crate) live: u64,
+    /// The shard's time.
+    #[n(2)]
+    pub(crate) time_ms: u64,
+    /// The highest slice in use.
+    #[n(3)]
+    pub(crate) slice_max: u32,
+}
+
+/// One changed counter in a record; `None`: deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Change<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) version: u64,
+    pub(crate) counter: Option<Counter>,
+}
+
+/// What one batch has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contents<'a> {
+    pub(crate) summary: Summary,
+    pub(crate) changes: Vec<Change<'a>>,
+    pub(crate) operations: Vec<Operation>,
+}
+
+const IN_MEMORY: &str = "writing to memory does not fail";
+
+/// Writes a record.
+pub(crate) fn encode_record<'a>(
+    summary: &Summary,
+    changes: impl ExactSizeIterator<Item = (&'a [u8], u64, Option<&'a Counter>)>,
+    operations: &[Operation],
+) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()));
+    bytes.push(FORMAT);
+    let mut encoder = Encoder::new(&mut bytes);
+    encoder.encode(summary).expect(IN_MEMORY);
+    encoder.array(changes.len() as u64).expect(IN_MEMORY);
+    for (key, version, counter) in changes {
+        encoder.bytes(key).expect(IN_MEMORY).u64(version).expect(IN_MEMORY).encode(counter).expect(IN_MEMORY);
+    }
+    encoder.encode(operations).expect(IN_MEMORY);
+    bytes
+}
+
+type Failed = minicbor::decode::Error;
+
+fn body(bytes: &[u8]) -> Result<Decoder<'_>, Failed> {
+    match bytes.split_first() {
+        Some((&FORMAT, body)) => Ok(Decoder::new(body)),
+        Some((format, _)) => Err(Failed::message(format!("format {format}; this version reads {FORMAT}"))),
+        None => Err(Failed::message("no bytes at all")),
+    }
+}
+
+/// Reads a record.
+pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
+    let mut decoder = body(bytes)?;
+    let summary = decoder.decode()?;
+    let count = decoder.array()?.ok_or_else(|| Failed::message("changes without their number"))?;
+    // Not reserved: the number is only a claim.
+    let mut changes = Vec::new();
+    for _ in 0..count {
+        let change = Change { key: decoder.bytes()?, version: decoder.u64()?, counter: decoder.decode()? };
+        if change.key.is_empty() || change.key.len() > KEY_BYTES_MAX {
+            return Err(Failed::message("a key is empty or too long"));
+        }
+        changes.push(change);
+    }
+    let operations = decoder.decode()?;
+    if decoder.position() != bytes.len() - 1 {
+        return Err(Failed::message("bytes follow the record"));
+    }
+    Ok(Contents { summary, changes, operations })
+}
+
+/// The key of a counter's row.
+pub(crate) fn row_key(key: &[u8]) -> Vec<u8> {
+    let mut row_key = Vec::with_capacity(1 + key.len());
+    row_key.push(COUNTER);
+    row_key.extend_from_slice(key);
+    row_key
+}
+
+/// The counter of a row's key.
+pub(crate) fn counter_key(row_key: &[u8]) -> Option<&[u8]> {
+    row_key.strip_prefix(&[COUNTER])
+}
+
+/// The bytes of a row.
+pub(crate) fn encode_row<T: Encode<()>>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    minicbor::encode(value, &mut bytes).expect(IN_MEMORY);
+    bytes
+}
+
+/// What [`encode_row`] wrote.
+pub(crate) fn decode_row<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, Failed> {
+    let mut decoder = body(bytes)?;
+    let value = decoder.decode()?;
+    if decoder.position() != bytes.len() - 1 {
+        return Err(Failed::message("bytes follow the row"));
+    }
+    Ok(value)
+}
