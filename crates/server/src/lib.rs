@@ -1,1 +1,4 @@
 //! The node.
+
+pub mod auth;
+pub mod config;
