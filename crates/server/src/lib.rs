@@ -1,1 +1,3 @@
 //! The node.
+
+pub mod resp;
