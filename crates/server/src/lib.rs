@@ -8,4 +8,4 @@ pub mod config;
 mod node;
 pub mod resp;
 
-pub use node::{ListRequest, Node, Server, ServeError};
+pub use node::{ListRequest, Node, ServeError, Server};
