@@ -38,7 +38,7 @@ pub struct Metrics {
     memory_bytes: Family<WorkerLabels, Gauge>,
     filter_bytes: Family<WorkerLabels, Gauge>,
     filter_probability: Family<WorkerLabels, Fraction>,
-    shared: Shared,
+    sums: Sums,
     /// Redis clients that are connected.
     pub resp_connections: Gauge,
     /// HTTP clients that are connected.
@@ -53,18 +53,7 @@ pub struct Metrics {
 
 /// Numbers to which all workers add.
 #[derive(Debug, Clone)]
-struct Shared {
-    batches: Counter,
-    batch_rows: Histogram,
-    commit_seconds: Histogram,
-    ids_seen: Counter,
-    repeats_answered: Counter,
-    filter_false_positives: Counter,
-}
-
-/// What one worker reports.
-#[derive(Debug, Clone)]
-pub struct WorkerMetrics {
+pub struct Sums {
     /// Batches made durable.
     pub batches: Counter,
     /// Rows in each.
@@ -77,13 +66,20 @@ pub struct WorkerMetrics {
     pub repeats_answered: Counter,
     /// New operations that the filter took for repeated ones; in exact mode a look-up each, no error.
     pub filter_false_positives: Counter,
-    /// This worker's counters in memory.
+}
+
+/// What one worker reports.
+#[derive(Debug, Clone)]
+pub struct WorkerMetrics {
+    /// What it adds to.
+    pub sums: Sums,
+    /// Its counters in memory.
     pub counters_in_memory: Gauge,
     /// The memory that they take.
     pub memory_bytes: Gauge,
-    /// The memory that this worker's filters take.
+    /// The memory that its filters take.
     pub filter_bytes: Gauge,
-    /// How probable it is that a new id is taken for a repeated one, as the worst of this worker's filters tells.
+    /// How probable it is that a new id is taken for a repeated one, as the worst of its filters tells.
     pub filter_probability: Fraction,
     commands: commands::Counters,
 }
@@ -121,7 +117,7 @@ impl Metrics {
     /// All at zero.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("quipu");
-        let shared = Shared {
+        let sums = Sums {
             batches: Counter::default(),
             batch_rows: buckets(BATCH_ROWS_BUCKETS),
             commit_seconds: buckets(COMMIT_SECONDS_BUCKETS),
@@ -137,7 +133,7 @@ impl Metrics {
             memory_bytes: Family::default(),
             filter_bytes: Family::default(),
             filter_probability: Family::default(),
-            shared,
+            sums,
             resp_connections: Gauge::default(),
             http_connections: Gauge::default(),
             connections_refused: Counter::default(),
@@ -166,21 +162,14 @@ impl Metrics {
     }
 
     fn register_workers(&self, registry: &mut Registry) {
-        let Shared {
-            batches,
-            batch_rows,
-            commit_seconds,
-            ids_seen,
-            repeats_answered,
-            filter_false_positives,
-        } = self.shared.clone();
-        registry.register("batches_committed", "Batches made durable", batches);
-        registry.register("batch_rows", "Rows in a batch", batch_rows);
+        let sums = &self.sums;
+        registry.register("batches_committed", "Batches made durable", sums.batches.clone());
+        registry.register("batch_rows", "Rows in a batch", sums.batch_rows.clone());
         registry.register_with_unit(
             "commit",
             "How long a batch took to be durable",
             Unit::Seconds,
-            commit_seconds,
+            sums.commit_seconds.clone(),
         );
         registry.register_with_unit("logged", "Written to the log", Unit::Bytes, self.bytes_logged.clone());
         registry.register(
@@ -195,16 +184,16 @@ impl Metrics {
             Unit::Bytes,
             self.memory_bytes.clone(),
         );
-        registry.register("idmp_ids_seen", "Operations with an id", ids_seen);
+        registry.register("idmp_ids_seen", "Operations with an id", sums.ids_seen.clone());
         registry.register(
             "idmp_repeats_answered",
             "Repeated operations, answered as the first time",
-            repeats_answered,
+            sums.repeats_answered.clone(),
         );
         registry.register(
             "idmp_filter_false_positives",
             "New operations that the filter took for repeated ones",
-            filter_false_positives,
+            sums.filter_false_positives.clone(),
         );
         registry.register_with_unit(
             "idmp_filter",
@@ -222,21 +211,8 @@ impl Metrics {
     /// The handles of one worker. Sums are shared by all; what a worker sets is its own.
     pub fn worker(&self, worker: u32) -> WorkerMetrics {
         let labels = WorkerLabels { worker };
-        let Shared {
-            batches,
-            batch_rows,
-            commit_seconds,
-            ids_seen,
-            repeats_answered,
-            filter_false_positives,
-        } = self.shared.clone();
         WorkerMetrics {
-            batches,
-            batch_rows,
-            commit_seconds,
-            ids_seen,
-            repeats_answered,
-            filter_false_positives,
+            sums: self.sums.clone(),
             counters_in_memory: self.counters_in_memory.get_or_create_owned(&labels),
             memory_bytes: self.memory_bytes.get_or_create_owned(&labels),
             filter_bytes: self.filter_bytes.get_or_create_owned(&labels),
@@ -261,94 +237,4 @@ impl Metrics {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use quipu_engine::{Action, Added, Refusal, Reply};
-
-    fn value(text: &str, series: &str) -> Option<String> {
-        text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned))
-    }
-
-    #[test]
-    fn everything_has_a_series_from_the_start() {
-        let metrics = Metrics::new();
-        let _worker = metrics.worker(0);
-        let text = metrics.encode();
-        for series in [
-            "quipu_commands_total{command=\"add\",outcome=\"done\"}",
-            "quipu_resp_connections",
-            "quipu_http_connections",
-            "quipu_connections_refused_total",
-            "quipu_batches_committed_total",
-            "quipu_batch_rows_count",
-            "quipu_commit_seconds_count",
-            "quipu_logged_bytes_total",
-            "quipu_checkpoint_rounds_total",
-            "quipu_counters_in_memory{worker=\"0\"}",
-            "quipu_counters_memory_bytes{worker=\"0\"}",
-            "quipu_idmp_ids_seen_total",
-            "quipu_idmp_repeats_answered_total",
-            "quipu_idmp_filter_false_positives_total",
-            "quipu_idmp_filter_bytes{worker=\"0\"}",
-        ] {
-            assert_eq!(value(&text, series).as_deref(), Some("0"), "{series} in\n{text}");
-        }
-        assert_eq!(
-            value(&text, "quipu_idmp_filter_estimated_probability{worker=\"0\"}").as_deref(),
-            Some("0.0")
-        );
-    }
-
-    #[test]
-    fn a_tally_is_reported_once() {
-        let metrics = Metrics::new();
-        let mut tally = CommandTally::default();
-        let added = Reply::Added(Added { value: 1, applied: 1, repeated: false });
-        let repeated = Reply::Added(Added { value: 1, applied: 1, repeated: true });
-        tally.count(CommandName::Add, CommandOutcome::of(&added));
-        tally.count(CommandName::Add, CommandOutcome::of(&repeated));
-        tally.count(CommandName::of(&Action::Get), CommandOutcome::of(&Reply::Value(None)));
-        let refused = CommandOutcome::of(&Reply::Refused(Refusal::Exists));
-        tally.count(CommandName::Create, refused);
-        let failed = CommandOutcome::of(&Reply::Refused(Refusal::NotStored(String::new())));
-        tally.count(CommandName::Reset, failed);
-        metrics.worker(0).report(&mut tally);
-        metrics.worker(1).report(&mut tally);
-        let text = metrics.encode();
-        for (command, outcome) in [
-            ("add", "done"),
-            ("add", "repeated"),
-            ("get", "done"),
-            ("create", "refused"),
-            ("reset", "failed"),
-        ] {
-            let series = format!("quipu_commands_total{{command=\"{command}\",outcome=\"{outcome}\"}}");
-            assert_eq!(value(&text, &series).as_deref(), Some("1"), "{series} in\n{text}");
-        }
-    }
-
-    #[test]
-    fn workers_set_their_own_and_add_to_the_same() {
-        let metrics = Metrics::new();
-        for number in 0..2 {
-            let worker = metrics.worker(number);
-            worker.batches.inc();
-            worker.batch_rows.observe(3.0);
-            worker.commit_seconds.observe(0.000_2);
-            worker.counters_in_memory.set(i64::from(number) + 5);
-            worker.filter_probability.set(1e-6);
-        }
-        metrics.http_request("GET", "/v1/counters/{key}", 200);
-        let text = metrics.encode();
-        for (series, expected) in [
-            ("quipu_batches_committed_total", "2"),
-            ("quipu_batch_rows_sum", "6.0"),
-            ("quipu_commit_seconds_count", "2"),
-            ("quipu_counters_in_memory{worker=\"1\"}", "6"),
-            ("quipu_idmp_filter_estimated_probability{worker=\"0\"}", "1e-6"),
-            ("quipu_http_requests_total{method=\"GET\",route=\"/v1/counters/{key}\",status=\"200\"}", "1"),
-        ] {
-            assert_eq!(value(&text, series).as_deref(), Some(expected), "{series} in\n{text}");
-        }
-    }
-}
+mod tests;
