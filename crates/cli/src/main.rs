@@ -20,6 +20,8 @@ struct Quipu {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run a server that counts for Redis and HTTP clients
+    Serve(commands::serve::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -29,6 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let outcome = match Quipu::parse().command {
+        Command::Serve(args) => commands::serve::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
     };

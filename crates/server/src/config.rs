@@ -82,14 +82,14 @@ impl Config {
             http: settings.required(&settings::HTTP, address)?,
             durability: settings.required(&settings::DURABILITY, str::parse)?,
             memory_bytes: settings.required(&settings::MEMORY, |text| {
-                within(parse_bytes(text)?, MEMORY_BYTES_MIN, u64::MAX, |it| format_bytes(*it))
+                within(parse_bytes(text)?, MEMORY_BYTES_MIN, u64::MAX, format_bytes)
             })?,
             workers: settings
                 .optional(&settings::WORKERS, |text| whole(text, 1, WORKERS_MAX))?
                 .unwrap_or_else(workers_default),
             shards: settings.optional(&settings::SHARDS, shards)?,
             idmp_window: settings.required(&settings::IDMP_WINDOW, |text| {
-                within(parse_duration(text)?, IDMP_WINDOW_MIN, IDMP_WINDOW_MAX, |it| format_duration(*it))
+                within(parse_duration(text)?, IDMP_WINDOW_MIN, IDMP_WINDOW_MAX, format_duration)
             })?,
             idmp_mode: settings.required(&settings::IDMP_MODE, str::parse)?,
             idmp_fpp: settings.required(&settings::IDMP_FPP, probability)?,

@@ -1,10 +1,11 @@
 //! The node of a counter database: worker threads that run shards, and the front ends by which people reach them.
 //!
 //! Start with [`Server`], which puts everything together, then `node/worker.rs`, the loop that counts. [`resp`] is the
-//! Redis protocol without sockets, [`config`] what a node is told.
+//! Redis protocol without sockets, [`config`] what a node is told, [`metrics`] what it tells about itself.
 
 pub mod auth;
 pub mod config;
+pub mod metrics;
 mod node;
 pub mod resp;
 

@@ -1,4 +1,5 @@
 //! One file for each command: its flags, and what it does.
 
 pub(crate) mod demo;
+pub(crate) mod serve;
 pub(crate) mod sim;

@@ -94,7 +94,7 @@ impl Settings {
     }
 
     /// The value as text: as given, or the default.
-    pub(super) fn text(&self, known: &Known) -> Option<&str> {
+    pub fn text(&self, known: &Known) -> Option<&str> {
         self.0.get(known.name).map(|given| given.text.as_str()).or(known.default)
     }
 

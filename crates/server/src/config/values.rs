@@ -55,22 +55,26 @@ pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {
     }
 }
 
-pub(super) fn whole<T: FromStr + PartialOrd + fmt::Display>(text: &str, min: T, max: T) -> Result<T, String> {
+pub(super) fn whole<T: FromStr + PartialOrd + Copy + fmt::Display>(
+    text: &str,
+    min: T,
+    max: T,
+) -> Result<T, String> {
     let number = text.parse().map_err(|_| format!("is no whole number from {min} to {max}"))?;
-    within(number, min, max, T::to_string)
+    within(number, min, max, |it| it.to_string())
 }
 
-pub(super) fn within<T: PartialOrd>(
+pub(super) fn within<T: PartialOrd + Copy>(
     value: T,
     min: T,
     max: T,
-    show: impl Fn(&T) -> String,
+    show: impl Fn(T) -> String,
 ) -> Result<T, String> {
     if value < min {
-        return Err(format!("is less than {}, the least that is allowed", show(&min)));
+        return Err(format!("is less than {}, the least that is allowed", show(min)));
     }
     if value > max {
-        return Err(format!("is more than {}, the most that is allowed", show(&max)));
+        return Err(format!("is more than {}, the most that is allowed", show(max)));
     }
     Ok(value)
 }
