@@ -26,7 +26,7 @@ const PAGE_OPERATIONS: usize = 64;
 const PAGES_LOG2_MAX: u32 = 15;
 /// The filter of a shard begins with so many bits and grows with the load.
 const FILTER_BITS_MIN: u64 = 1 << 14;
-const FILTER_BITS_MAX: u64 = 1 << 32;
+const FILTER_BITS_MAX: u64 = quipu_crdt::bloom::BITS_MAX;
 /// Fewer than the optimum for one in a million: half the work for a fifth more memory.
 const FILTER_HASHES: u8 = 10;
 const FILTER_PAST: usize = 3;
