@@ -27,6 +27,8 @@ pub(crate) struct Flags {
     pub(crate) touched: bool,
     /// Changed since the last checkpoint began.
     pub(crate) unsaved: bool,
+    /// Being written by the checkpoint under way.
+    pub(crate) saving: bool,
     /// In the list of those that the table may not have.
     pub(crate) fresh: bool,
     /// The table has a row for it that is not deleted.
@@ -185,7 +187,7 @@ impl Counters {
         gone
     }
 
-    /// Lets go of an entry that stands for no counter.
+    /// Lets go of an entry that stands for no counter, and that no list has.
     pub(crate) fn forget(&mut self, index: Index) {
         debug_assert!(self.get(index).counter.is_none());
         self.remove(index);

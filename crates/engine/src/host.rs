@@ -10,14 +10,19 @@ mod recovery;
 use std::{mem, sync::Arc};
 
 use quipu_storage::{
-    Batch, Checkpointer, Flush, Log, Mark, Outcome as Stored, Position, Scan, Settled, ShardId, Slice,
-    StorageError, Store, Table,
+    Batch, Checkpointer, Flush, Log, Mark, Outcome as Stored, Position, Row, Scan, Settled, ShardId, Slice,
+    StorageError, Store, Table, Write,
 };
+
+use self::recovery::Clock;
 
 pub use self::discipline::Discipline;
 use crate::{
-    Command, Event, FilterStats, Listing, Moment, OperationStats, Outputs, Refusal, Reply, Settings, Shard,
-    Ticket, operations::decode_page, record::row_key, shard::Unreadable,
+    Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Moment, OperationStats, Outputs, Refusal, Reply,
+    Settings, Shard, Ticket,
+    operations::decode_page,
+    record::{TIME_KEY, encode_row, row_key},
+    shard::Unreadable,
 };
 
 /// A checkpoint begins when a shard has so many operations in memory.
@@ -30,8 +35,6 @@ const CHECKPOINT_EVERY_MS: u64 = 60_000;
 const CHECKPOINTS_MAX: usize = 4;
 /// How many entries one round of eviction looks at.
 const EVICTION_LOOKS: usize = 4096;
-/// How many pages of old operations one round of warming reads.
-const WARMING_PAGES: usize = 64;
 
 /// Why a shard could not be opened. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -97,15 +100,23 @@ pub struct HostStats {
 struct Running {
     id: ShardId,
     shard: Shard,
+    clock: Clock,
     position: Position,
     /// The position that the checkpoint under way covers.
     capturing: Option<Position>,
     /// The round of checkpoints that it has taken part in.
     round: u64,
     captured_ms: u64,
+    /// Slices below were dropped.
     floor: Slice,
     pending: bool,
     state: State,
+}
+
+impl Running {
+    fn time_ms(&self, now: Moment) -> u64 {
+        self.clock.at(now).elapsed_ms
+    }
 }
 
 enum State {
@@ -123,6 +134,21 @@ enum State {
     Lost,
 }
 
+impl State {
+    /// What is said while the shard takes no commands.
+    fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Live => None,
+            Self::Unsettled { why, .. } | Self::Broken { why } => {
+                Some(Refusal::NotStored(format!("{why}; nothing was counted. Try again")))
+            }
+            Self::Lost => {
+                Some(Refusal::NotStored("another process has this shard; nothing was counted".into()))
+            }
+        }
+    }
+}
+
 /// The shards that one thread runs.
 pub struct Host<L, T> {
     store: Store<L, T>,
@@ -133,8 +159,6 @@ pub struct Host<L, T> {
     shards: Vec<Option<Box<Running>>>,
     pending: Vec<ShardId>,
     refused: Released,
-    /// What durations of earlier processes add up to.
-    base_ms: u64,
     next_shard: usize,
     /// How often the log has grown so much that every shard must be checkpointed.
     round: u64,
@@ -165,7 +189,6 @@ impl<L: Log, T: Table> Host<L, T> {
             shards: Vec::new(),
             pending: Vec::new(),
             refused: Released::default(),
-            base_ms: 0,
             next_shard: 0,
             round: 0,
             checkpoints: 0,
@@ -184,27 +207,17 @@ impl<L: Log, T: Table> Host<L, T> {
         self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut)
     }
 
-    /// The shards' own time: it goes on where the last process stopped.
-    fn shard_time(&self, now: Moment) -> Moment {
-        Moment { elapsed_ms: self.base_ms + now.elapsed_ms, unix_ms: now.unix_ms }
-    }
-
     /// Takes a command. Its answer is [released](Self::commit) with the batch.
     pub fn submit(&mut self, id: ShardId, ticket: Ticket, command: Command<'_>, now: Moment) {
-        let now = self.shard_time(now);
         let table = self.store.table();
         let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
             let refusal = Refusal::NotStored(format!("shard {} is not open here; nothing was counted", id.0));
             return self.refused.replies.push((ticket, Reply::Refused(refusal)));
         };
-        let ready = match &running.state {
-            State::Live => prepare(table, running, &command, now),
-            State::Unsettled { why, .. } | State::Broken { why } => {
-                Err(Refusal::NotStored(format!("{why}; nothing was counted. Try again")))
-            }
-            State::Lost => {
-                Err(Refusal::NotStored("another process has this shard; nothing was counted".into()))
-            }
+        let now = running.clock.at(now);
+        let ready = match running.state.refusal() {
+            None => prepare(table, running, &command, now),
+            Some(refusal) => Err(refusal),
         };
         if let Err(refusal) = ready {
             return self.refused.replies.push((ticket, Reply::Refused(refusal)));
@@ -224,13 +237,13 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// Makes everything submitted durable, and releases what may be known then.
     pub fn commit(&mut self, now: Moment, released: &mut Released) {
-        let now_ms = self.shard_time(now).elapsed_ms;
         released.replies.append(&mut self.refused.replies);
         let mut batches = Vec::with_capacity(self.pending.len());
         let mut waiting = Vec::with_capacity(self.pending.len());
         for id in mem::take(&mut self.pending) {
             let Some(running) = self.running(id) else { continue };
             running.pending = false;
+            let now_ms = running.time_ms(now);
             let sealed = running.shard.seal(now_ms);
             match sealed.record {
                 Some(record) => {
@@ -246,11 +259,11 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         self.discipline.before_commit(&mut waiting, released);
         if self.discipline.checkpoints_early() {
-            batches.iter().for_each(|batch| self.begin_checkpoint(batch.shard, now_ms));
+            batches.iter().for_each(|batch| self.begin_checkpoint(batch.shard, now));
         }
         let outcomes = self.store.commit(&batches, self.flush);
         for (((id, outputs), outcome), batch) in waiting.into_iter().zip(outcomes).zip(&batches) {
-            self.settle(id, outputs, outcome, batch.record.len() as u64, now_ms, released);
+            self.settle(id, outputs, outcome, batch.record.len() as u64, now, released);
         }
     }
 
@@ -260,7 +273,7 @@ impl<L: Log, T: Table> Host<L, T> {
         outputs: Outputs,
         outcome: Stored,
         bytes: u64,
-        now_ms: u64,
+        now: Moment,
         released: &mut Released,
     ) {
         let Some(running) = self.running(id) else { return };
@@ -278,7 +291,7 @@ impl<L: Log, T: Table> Host<L, T> {
             }
             Stored::Failed(error) => {
                 released.refuse(outputs, &Refusal::NotStored(error.to_string()));
-                self.reload(id, now_ms);
+                self.reload(id, now);
             }
             Stored::Unknown(error) => {
                 running.state = State::Unsettled { outputs, why: error.to_string() };
@@ -287,7 +300,7 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     /// After a batch that was not stored, memory holds effects that storage does not: throw it away.
-    fn reload(&mut self, id: ShardId, now_ms: u64) {
+    fn reload(&mut self, id: ShardId, now: Moment) {
         if self.discipline.keeps_memory() {
             return;
         }
@@ -295,30 +308,32 @@ impl<L: Log, T: Table> Host<L, T> {
             // What it is writing is committed; what it has not begun stands in the log.
             checkpointer.forget(id);
         }
-        let state = match self.store.reload(id).map_err(OpenError::from).and_then(|recovered| {
-            let position = recovered.last();
-            let shard = recovery::read(self.store.table(), id, self.settings, &recovered, |_| now_ms)?;
-            Ok((shard, position))
-        }) {
-            Ok((shard, position)) => {
-                let Some(running) = self.running(id) else { return };
+        let recovered = self.store.reload(id).map_err(OpenError::from);
+        let table = self.store.table();
+        let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        running.capturing = None;
+        let now_ms = running.time_ms(now);
+        let shard = recovered.and_then(|recovered| {
+            running.position = recovered.last();
+            recovery::read(table, id, self.settings, &recovered, now_ms)
+        });
+        running.state = match shard {
+            Ok(mut shard) => {
+                shard.keep_watching(&mut running.shard);
                 running.shard = shard;
-                running.position = position;
-                running.capturing = None;
                 State::Live
             }
+            Err(OpenError::Storage(StorageError::Fenced(_))) => State::Lost,
             Err(error) => State::Broken { why: error.to_string() },
         };
-        if let Some(running) = self.running(id) {
-            running.state = state;
-        }
     }
 
     /// What is to be done between batches: settles what is unknown, begins and ends checkpoints, keeps to the memory
     /// budget, forgets old operations. Each call does a bounded piece of it. Returns whether more is waiting.
     pub fn maintain(&mut self, now: Moment, released: &mut Released) -> bool {
         debug_assert!(self.pending.is_empty());
-        let now_ms = self.shard_time(now).elapsed_ms;
         self.finish_checkpoints();
         let count = self.shards.len();
         let mut more = false;
@@ -327,16 +342,16 @@ impl<L: Log, T: Table> Host<L, T> {
             let Some(running) = self.shards[self.next_shard].as_deref() else { continue };
             let id = running.id;
             match running.state {
-                State::Unsettled { .. } => self.settle_unknown(id, now_ms, released),
-                State::Broken { .. } => self.reload(id, now_ms),
+                State::Unsettled { .. } => self.settle_unknown(id, now, released),
+                State::Broken { .. } => self.reload(id, now),
                 State::Lost => {}
-                State::Live => more |= self.look_after(id, now_ms),
+                State::Live => more |= self.look_after(id, now),
             }
         }
         more
     }
 
-    fn settle_unknown(&mut self, id: ShardId, now_ms: u64, released: &mut Released) {
+    fn settle_unknown(&mut self, id: ShardId, now: Moment, released: &mut Released) {
         let settled = self.store.settle(id);
         let Some(running) = self.running(id) else { return };
         let State::Unsettled { outputs, why } = mem::replace(&mut running.state, State::Live) else { return };
@@ -353,71 +368,59 @@ impl<L: Log, T: Table> Host<L, T> {
             Settled::Nothing => {
                 // The store does not know of it any more, so it cannot come to be stored: look what there is.
                 released.refuse(outputs, &Refusal::InDoubt(why));
-                self.reload(id, now_ms);
+                self.reload(id, now);
             }
         }
     }
 
-    fn look_after(&mut self, id: ShardId, now_ms: u64) -> bool {
+    fn look_after(&mut self, id: ShardId, now: Moment) -> bool {
         let memory_bytes = self.settings.memory_bytes;
         let round = self.round.max(self.logged_bytes / LOGGED_BYTES_MAX);
         self.round = round;
         let Some(running) = self.running(id) else { return false };
+        let now_ms = running.time_ms(now);
         let floor = running.shard.tick(now_ms);
-        let is_new_floor = floor > running.floor;
         running.shard.evict(EVICTION_LOOKS);
         let is_due = running.shard.resident().1 > memory_bytes
             || running.round < round
             || running.shard.unsaved_operations() >= OPERATIONS_UNSAVED_MAX
             || now_ms.saturating_sub(running.captured_ms) >= CHECKPOINT_EVERY_MS;
         if is_due && running.shard.is_unsaved() {
-            self.begin_checkpoint(id, now_ms);
+            self.begin_checkpoint(id, now);
         }
-        // On an error the slices stay a while longer: the next floor is higher.
-        if is_new_floor
-            && self.store.table().drop_slices(id, floor).is_ok()
-            && let Some(running) = self.running(id)
-        {
+        self.drop_slices(id, floor, now_ms);
+        let table = self.store.table();
+        let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
+        // What cannot be read stays cold, and is looked up.
+        running.is_some_and(|running| recovery::warm(table, id, &mut running.shard, now_ms).unwrap_or(false))
+    }
+
+    /// Drops operations that have expired. On an error they stay a while longer: the next floor is higher.
+    fn drop_slices(&mut self, id: ShardId, floor: Slice, now_ms: u64) {
+        let table = self.store.table();
+        let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
+        let Some(running) = running else { return };
+        let slice_max = running.shard.slice_max();
+        if floor <= running.floor || slice_max < running.floor || slice_max == Slice::KEPT {
+            return;
+        }
+        // The time first, for good: a shard that went on from an earlier time would write operations to slices that do
+        // not take them any more.
+        let row = Row { version: now_ms, bytes: encode_row(&now_ms) };
+        let time = Write { slice: Slice::KEPT, key: TIME_KEY.to_vec(), row };
+        if table.put(id, &[time]).and_then(|()| table.drop_slices(id, floor)).is_ok() {
             running.floor = floor;
         }
-        self.warm(id, now_ms)
     }
 
-    /// Tells the filter about operations of an earlier process. Returns whether there are more.
-    fn warm(&mut self, id: ShardId, now_ms: u64) -> bool {
-        let table = self.store.table();
-        let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
-            return false;
-        };
-        let operations = running.shard.operations();
-        let Some(run) = operations.coldest() else { return false };
-        let mut after: Option<Vec<u8>> = None;
-        loop {
-            let prefix = run.pages();
-            let scan =
-                Scan { slice: run.slice, prefix: &prefix, after: after.as_deref(), rows_max: WARMING_PAGES };
-            // What cannot be read stays cold, and is looked up.
-            let Ok(page) = table.scan(id, scan) else { return false };
-            for (_, row) in &page.rows {
-                let Ok(found) = decode_page(row) else { return false };
-                operations.warm(&found, now_ms);
-            }
-            after = page.next;
-            if after.is_none() {
-                operations.warmed(run);
-                return operations.coldest().is_some();
-            }
-        }
-    }
-
-    fn begin_checkpoint(&mut self, id: ShardId, now_ms: u64) {
+    fn begin_checkpoint(&mut self, id: ShardId, now: Moment) {
         let round = self.round;
         let under_way = self.shards.iter().flatten().filter(|running| running.capturing.is_some()).count();
         if under_way >= CHECKPOINTS_MAX {
             return;
         }
         let Some(running) = self.running(id) else { return };
-        let position = running.position;
+        let (position, now_ms) = (running.position, running.time_ms(now));
         let Some(rows) = running.shard.capture(now_ms) else { return };
         running.capturing = Some(position);
         running.captured_ms = now_ms;
@@ -425,7 +428,7 @@ impl<L: Log, T: Table> Host<L, T> {
         self.checkpoints += 1;
         if self.flush == Flush::Later && self.store.log().flush().is_err() {
             // Rows of a record that a crash takes back would stand for another one later.
-            return self.reload(id, now_ms);
+            return self.reload(id, now);
         }
         match &self.checkpointer {
             Some(checkpointer) => {
@@ -434,7 +437,7 @@ impl<L: Log, T: Table> Host<L, T> {
             None => match self.store.checkpoint(id, position, &rows) {
                 Ok(()) => self.finish_checkpoint(id, position),
                 // The log has it all; it will be tried again from there.
-                Err(_) => self.reload(id, now_ms),
+                Err(_) => self.reload(id, now),
             },
         }
     }
@@ -493,10 +496,17 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// Begins to watch a counter. Call it between batches.
     pub fn watch(&mut self, id: ShardId, key: &[u8]) -> Result<Option<i64>, Refusal> {
+        debug_assert!(self.pending.is_empty());
+        if !is_key(key) {
+            return Err(Refusal::BadKey { bytes: key.len() });
+        }
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let running =
             running.ok_or_else(|| Refusal::NotStored(format!("shard {} is not open here", id.0)))?;
+        if let Some(refusal) = running.state.refusal() {
+            return Err(refusal);
+        }
         load(table, running, key)?;
         Ok(running.shard.watch(key))
     }
@@ -537,8 +547,13 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 }
 
+fn is_key(key: &[u8]) -> bool {
+    (1..=KEY_BYTES_MAX).contains(&key.len())
+}
+
 fn load<T: Table>(table: &T, running: &mut Running, key: &[u8]) -> Result<(), Refusal> {
-    if running.shard.lacks(key) {
+    // A key that is none is refused by the shard.
+    if is_key(key) && running.shard.lacks(key) {
         let row = table.get(running.id, Slice::KEPT, &row_key(key));
         let row = row.map_err(|error| Refusal::NotStored(error.to_string()))?;
         running.shard.install(key, row.as_ref()).map_err(|why| Refusal::NotStored(why.to_string()))?;

@@ -11,19 +11,22 @@ use hashbrown::HashMap;
 use minicbor::{Decode, Encode};
 use quipu_crdt::bloom::{Adaptive, ElementHash, Forgetful, Limits, Settings as FilterSettings};
 use quipu_storage::{Row, Slice, Write};
-use xxhash_rust::xxh3::Xxh3;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
-use crate::{Added, Moment, OperationId, Refusal, Window, WindowMode};
+use crate::{
+    Added, Moment, OperationId, Refusal, Window, WindowMode,
+    record::{decode_row, encode_row},
+};
 
 /// Operations whose expiry lies in the same span share a slice.
-const SLICE_MS: u64 = 120_000;
+pub(crate) const SLICE_MS: u64 = 120_000;
 /// How many operations a page of a run has, about.
 const PAGE_OPERATIONS: usize = 64;
 /// The most pages that a run is divided into, as a power of two.
 const PAGES_LOG2_MAX: u32 = 15;
 /// The filter of a shard begins with so many bits and grows with the load.
 const FILTER_BITS_MIN: u64 = 1 << 14;
-const FILTER_BITS_MAX: u64 = 1 << 32;
+const FILTER_BITS_MAX: u64 = quipu_crdt::bloom::BITS_MAX;
 /// Fewer than the optimum for one in a million: half the work for a fifth more memory.
 const FILTER_HASHES: u8 = 10;
 const FILTER_PAST: usize = 3;
@@ -101,28 +104,53 @@ pub(crate) struct Operation {
     pub(crate) counted: Counted,
 }
 
-/// Operations that one checkpoint has written.
+/// Operations that one checkpoint has written. Its rows never change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) slice: Slice,
-    number: u64,
+    name: RunName,
     pages_log2: u32,
 }
 
+/// What the keys of a run's rows have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct RunName {
+    /// The number of the shard's last change when the checkpoint began.
+    number: u64,
+    /// Of the operations: a checkpoint that is made again after a crash has the same number, and may have fewer.
+    digest: u64,
+}
+
+impl RunName {
+    const BYTES: usize = 16;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..8].copy_from_slice(&self.number.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.digest.to_be_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let half = |at: usize| std::array::from_fn(|byte| bytes[at + byte]);
+        Self { number: u64::from_be_bytes(half(0)), digest: u64::from_be_bytes(half(8)) }
+    }
+
+    /// Where a page of the run, or its header, stands in the table.
+    fn key(self, kind: u8, page: Option<u16>) -> Vec<u8> {
+        let mut key = vec![kind];
+        key.extend_from_slice(&self.to_bytes());
+        key.extend(page.into_iter().flat_map(u16::to_be_bytes));
+        key
+    }
+}
+
 #[derive(Encode, Decode)]
-struct Header {
+pub(crate) struct Header {
     #[n(0)]
     pages_log2: u32,
     #[n(1)]
     operations: u64,
-}
-
-/// Where a page, or a run's header, stands in the table.
-fn run_key(kind: u8, number: u64, page: Option<u16>) -> Vec<u8> {
-    let mut key = vec![kind];
-    key.extend_from_slice(&number.to_be_bytes());
-    key.extend(page.into_iter().flat_map(u16::to_be_bytes));
-    key
 }
 
 impl Run {
@@ -132,12 +160,12 @@ impl Run {
     /// The run of a header.
     pub(crate) fn of_header(slice: Slice, key: &[u8], row: &Row) -> Result<Self, minicbor::decode::Error> {
         let wrong = || minicbor::decode::Error::message("the header of a run has another form");
-        let number = key.get(1..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
-        let header: Header = minicbor::decode(&row.bytes)?;
+        let name = key.get(1..).and_then(|bytes| bytes.try_into().ok()).ok_or_else(wrong)?;
+        let header: Header = decode_row(&row.bytes)?;
         if header.pages_log2 > PAGES_LOG2_MAX {
             return Err(wrong());
         }
-        Ok(Self { slice, number: u64::from_be_bytes(number), pages_log2: header.pages_log2 })
+        Ok(Self { slice, name: RunName::from_bytes(name), pages_log2: header.pages_log2 })
     }
 
     fn page_of(&self, hash: OperationHash) -> u16 {
@@ -147,36 +175,33 @@ impl Run {
 
     /// Where the operation stands if it is in this run.
     pub(crate) fn key_of(&self, hash: OperationHash) -> Vec<u8> {
-        run_key(PAGE, self.number, Some(self.page_of(hash)))
+        self.name.key(PAGE, Some(self.page_of(hash)))
     }
 
     /// What the keys of its pages begin with.
     pub(crate) fn pages(&self) -> Vec<u8> {
-        run_key(PAGE, self.number, None)
+        self.name.key(PAGE, None)
     }
 
     /// The rows of a run of these operations.
     fn write(slice: Slice, number: u64, mut operations: Vec<Operation>) -> (Self, Vec<Write>) {
         operations.sort_unstable_by_key(|operation| operation.hash);
         let pages_log2 = (operations.len() / PAGE_OPERATIONS).max(1).ilog2().min(PAGES_LOG2_MAX);
-        let run = Self { slice, number, pages_log2 };
+        let name = RunName { number, digest: xxh3_64(&encode_row(&operations)) };
+        let run = Self { slice, name, pages_log2 };
         let header = Header { pages_log2, operations: operations.len() as u64 };
         let write = |key, bytes| Write { slice, key, row: Row { version: 1, bytes } };
-        let mut writes = vec![write(run_key(HEADER, number, None), encoded(&header))];
+        let mut writes = vec![write(name.key(HEADER, None), encode_row(&header))];
         for page in operations.chunk_by(|one, next| run.page_of(one.hash) == run.page_of(next.hash)) {
-            writes.push(write(run.key_of(page[0].hash), encoded(&page)));
+            writes.push(write(run.key_of(page[0].hash), encode_row(&page)));
         }
         (run, writes)
     }
 }
 
-fn encoded<T: Encode<()>>(value: &T) -> Vec<u8> {
-    minicbor::to_vec(value).expect("writing to memory does not fail")
-}
-
 /// The operations of a page.
 pub(crate) fn decode_page(row: &Row) -> Result<Vec<Operation>, minicbor::decode::Error> {
-    minicbor::decode(&row.bytes)
+    decode_row(&row.bytes)
 }
 
 /// What is said of an operation that comes in.
@@ -222,13 +247,18 @@ pub(crate) struct Operations {
 impl Operations {
     /// Nothing is known of any operation.
     pub(crate) fn new(window: Window, seed: u64, now_ms: u64) -> Self {
-        let period_ms = window.length_ms.div_ceil(FILTER_PAST as u64).max(1);
+        let window_ms = match window.mode {
+            WindowMode::Exact => window.length_ms,
+            // Nothing else remembers an id from a clock that is ahead until this clock would refuse it.
+            WindowMode::Filter => window.length_ms + window.ahead_ms_max(),
+        };
+        let period_ms = window_ms.div_ceil(FILTER_PAST as u64).max(1);
         let settings = FilterSettings {
             bits: FILTER_BITS_MIN,
             hashes: FILTER_HASHES,
             past: FILTER_PAST,
             period_ms,
-            window_ms: window.length_ms.max(period_ms),
+            window_ms: window_ms.max(period_ms),
         };
         let limits = Limits {
             target: window.error_target,
@@ -261,9 +291,15 @@ impl Operations {
     }
 
     /// The runs in which the operation must be looked for before it is admitted.
-    pub(crate) fn where_to_look(&self, hash: OperationHash, id: &[u8], now: Moment) -> &[Run] {
+    pub(crate) fn where_to_look(
+        &self,
+        hash: OperationHash,
+        id: &[u8],
+        mode: WindowMode,
+        now: Moment,
+    ) -> &[Run] {
         let known = || self.recalled.contains_key(&hash) || self.find(hash).is_some();
-        if self.window.mode == WindowMode::Filter || self.runs.is_empty() || known() {
+        if mode == WindowMode::Filter || self.runs.is_empty() || known() {
             return &[];
         }
         // An id from a clock that is ahead may live longer than the filter remembers it.
@@ -354,7 +390,7 @@ impl Operations {
         self.recent.len()
     }
 
-    /// The rows that keep what was counted since the last checkpoint. `number` is used once.
+    /// The rows that keep what was counted since the last checkpoint; `number` is that of the shard's last change.
     pub(crate) fn capture(&mut self, number: u64, now_ms: u64) -> Vec<Write> {
         debug_assert!(self.saving.is_empty());
         std::mem::swap(&mut self.recent, &mut self.saving);

@@ -2,7 +2,11 @@
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
-use crate::{KEY_BYTES_MAX, counter::Counter, operations::Operation};
+use crate::{
+    KEY_BYTES_MAX, Window,
+    counter::Counter,
+    operations::{Operation, SLICE_MS, slice_of},
+};
 
 /// The format of records, rows and the summary.
 const FORMAT: u8 = 1;
@@ -11,6 +15,15 @@ const FORMAT: u8 = 1;
 const COUNTER: u8 = b'k';
 /// The row that sums a shard up.
 pub(crate) const SUMMARY_KEY: &[u8] = b"s";
+/// The row that tells the shard's time when slices were last dropped. Its version is that time.
+pub(crate) const TIME_KEY: &[u8] = b"t";
+
+/// No shard has counted for so long; in milliseconds.
+const TIME_MS_MAX: u64 = 1 << 48;
+/// No shard has changed so often.
+const CHANGES_MAX: u64 = 1 << 62;
+/// Operations expire at most so many slices after they were counted.
+const SLICES_AHEAD_MAX: u64 = 2 * Window::LENGTH_MS_MAX / SLICE_MS;
 
 /// What a shard must know besides its counters and operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -27,6 +40,27 @@ pub(crate) struct Summary {
     /// The highest slice in use.
     #[n(3)]
     pub(crate) slice_max: u32,
+}
+
+impl Summary {
+    /// What holds of every summary that was written. (What is beyond would overflow, or be looked for for ever.)
+    fn check(&self) -> Result<(), Failed> {
+        check_time(self.time_ms)?;
+        if self.changes > CHANGES_MAX || self.live > self.changes {
+            return Err(Failed::message("more counters than changes, or too many changes"));
+        }
+        if u64::from(self.slice_max) > u64::from(slice_of(self.time_ms).0) + SLICES_AHEAD_MAX {
+            return Err(Failed::message("operations that expire after any window"));
+        }
+        Ok(())
+    }
+}
+
+fn check_time(time_ms: u64) -> Result<(), Failed> {
+    match time_ms {
+        0..=TIME_MS_MAX => Ok(()),
+        _ => Err(Failed::message(format!("a time of {time_ms} ms"))),
+    }
 }
 
 /// One changed counter in a record; `None`: deleted.
@@ -78,7 +112,8 @@ fn body(bytes: &[u8]) -> Result<Decoder<'_>, Failed> {
 /// Reads a record.
 pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
     let mut decoder = body(bytes)?;
-    let summary = decoder.decode()?;
+    let summary: Summary = decoder.decode()?;
+    summary.check()?;
     let count = decoder.array()?.ok_or_else(|| Failed::message("changes without their number"))?;
     // Not reserved: the number is only a claim.
     let mut changes = Vec::new();
@@ -86,6 +121,9 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
         let change = Change { key: decoder.bytes()?, version: decoder.u64()?, counter: decoder.decode()? };
         if change.key.is_empty() || change.key.len() > KEY_BYTES_MAX {
             return Err(Failed::message("a key is empty or too long"));
+        }
+        if change.version > summary.changes {
+            return Err(Failed::message("a change after the last one"));
         }
         changes.push(change);
     }
@@ -124,4 +162,18 @@ pub(crate) fn decode_row<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, F
         return Err(Failed::message("bytes follow the row"));
     }
     Ok(value)
+}
+
+/// The row that sums a shard up.
+pub(crate) fn decode_summary(bytes: &[u8]) -> Result<Summary, Failed> {
+    let summary: Summary = decode_row(bytes)?;
+    summary.check()?;
+    Ok(summary)
+}
+
+/// The row that tells the time.
+pub(crate) fn decode_time(bytes: &[u8]) -> Result<u64, Failed> {
+    let time_ms = decode_row(bytes)?;
+    check_time(time_ms)?;
+    Ok(time_ms)
 }

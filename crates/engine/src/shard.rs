@@ -11,9 +11,9 @@ use quipu_storage::{Page, Row, Slice, Write};
 
 use crate::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, Moment, OperationId,
-    Refusal, Reply, Settings, SiteView,
+    Refusal, Reply, Settings, SiteView, WindowMode,
     counter::{Counter, pn},
-    counters::{Counters, Entry, Index},
+    counters::{Counters, Entry, Flags, Index},
     operations::{Admitted, Counted, Operation, OperationHash, Operations, Run, slice_of},
     record::{self, Contents, Summary},
 };
@@ -57,6 +57,9 @@ pub struct Unreadable {
     pub(crate) why: minicbor::decode::Error,
 }
 
+/// What cannot be read, if it is that.
+pub(crate) const A_RECORD: &str = "a record of the log";
+
 /// What the table has of a shard besides its counters.
 #[derive(Debug, Default)]
 pub(crate) struct Stored {
@@ -75,17 +78,13 @@ pub struct Shard {
     /// All counters are in memory.
     complete: bool,
     summary: Summary,
-    /// Changes up to this one stand in the table.
-    saved: u64,
-    /// The number of the last change when the checkpoint under way began.
-    saving: Option<u64>,
     outputs: Outputs,
     touched: Vec<Index>,
     counted: Vec<Operation>,
     record_bytes: usize,
     unsaved: Vec<Index>,
-    /// Deleted, which the checkpoint under way writes.
-    saving_gone: Vec<Index>,
+    /// What the checkpoint under way writes.
+    saving: Option<Vec<Index>>,
     fresh: Fresh,
     watched: BTreeSet<Box<[u8]>>,
 }
@@ -123,21 +122,18 @@ impl Shard {
             operations: Operations::new(settings.window, settings.seed, now_ms),
             complete: stored.is_empty,
             summary: stored.summary,
-            saved: stored.summary.changes,
-            saving: None,
             outputs: Outputs::default(),
             touched: Vec::new(),
             counted: Vec::new(),
             record_bytes: 0,
             unsaved: Vec::new(),
-            saving_gone: Vec::new(),
+            saving: None,
             fresh: Fresh::default(),
             watched: BTreeSet::new(),
         };
         shard.operations.found_runs(stored.runs);
         for bytes in records {
-            let contents = record::decode_record(bytes)
-                .map_err(|why| Unreadable { what: "a record of the log", why })?;
+            let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
             shard.replay(contents, now_ms);
         }
         Ok(shard)
@@ -186,11 +182,14 @@ impl Shard {
         command: &Command<'_>,
         now: Moment,
     ) -> Option<(OperationHash, Vec<Run>)> {
-        let (Action::Add { operation: Some(id), .. } | Action::Outcome(id)) = command.action else {
-            return None;
+        let (id, mode) = match command.action {
+            Action::Add { operation: Some(id), .. } => (id, self.settings.window.mode),
+            // Whoever asks is told what is stored, even if the filter alone decides what counts.
+            Action::Outcome(id) => (id, WindowMode::Exact),
+            _ => return None,
         };
         let hash = OperationHash::of(command.key, id);
-        let runs = self.operations.where_to_look(hash, id.id, now);
+        let runs = self.operations.where_to_look(hash, id.id, mode, now);
         (!runs.is_empty()).then(|| (hash, runs.to_vec()))
     }
 
@@ -246,8 +245,8 @@ impl Shard {
                 let counted = Counted { amount: add.amount, applied, value, expires_ms };
                 let operation = Operation { hash, counted };
                 self.operations.remember(operation, now.elapsed_ms);
-                // In the same record as the count. It has a number of its own, so that a run of operations that changed
-                // nothing does not take the number of an earlier one.
+                // In the same record as the count. It has a number of its own, so that the summary has another version
+                // even if nothing was counted.
                 self.summary.changes += 1;
                 self.summary.slice_max = self.summary.slice_max.max(slice_of(expires_ms).0);
                 self.counted.push(operation);
@@ -262,16 +261,13 @@ impl Shard {
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
         let room = Room::of(counter, &self.settings, add);
         let applied = room.admit(add)?;
-        let index = match found {
-            Some(index) => index,
+        let existed = counter.is_some_and(Counter::exists);
+        if applied == 0 && add.amount != 0 && !existed {
             // Nothing to count, and nothing to count it on.
-            None if applied == 0 && add.amount != 0 => {
-                return Ok(Added { value: 0, applied: 0, repeated: false });
-            }
-            None => self.counters.insert(key),
-        };
+            return Ok(Added { value: 0, applied: 0, repeated: false });
+        }
+        let index = found.unwrap_or_else(|| self.counters.insert(key));
         let (site, version) = (self.settings.site, self.summary.changes + 1);
-        let existed = self.counters.get(index).exists();
         if applied != 0 || !existed {
             self.counters.change(index, |entry| match &mut entry.counter {
                 Some(counter) => counter.add(site, version, applied),
@@ -360,7 +356,7 @@ impl Shard {
         });
         match (existed, exists) {
             (false, true) => self.summary.live += 1,
-            (true, false) => self.summary.live -= 1,
+            (true, false) => self.summary.live = self.summary.live.saturating_sub(1),
             _ => {}
         }
         let flags = self.counters.flags(index);
@@ -435,29 +431,31 @@ impl Shard {
             return None;
         }
         debug_assert!(self.touched.is_empty());
-        self.saving = Some(self.summary.changes);
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
-        for index in std::mem::take(&mut self.unsaved) {
-            writes.push(self.capture_counter(index));
-        }
+        let unsaved = std::mem::take(&mut self.unsaved);
+        writes.extend(unsaved.iter().map(|index| self.capture_counter(*index)));
+        self.saving = Some(unsaved);
         self.fresh.sort(&self.counters);
         self.fresh.saving = std::mem::take(&mut self.fresh.new);
         self.fresh.sorted = 0;
         for index in &self.fresh.saving {
             self.counters.flags(*index).fresh = false;
         }
+        // Of what is deleted the table gets no row that it would list.
+        self.fresh.saving.retain(|index| self.counters.get(*index).exists());
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
         writes.push(Write { slice: Slice::KEPT, key: record::SUMMARY_KEY.to_vec(), row });
         Some(writes)
     }
 
     fn capture_counter(&mut self, index: Index) -> Write {
-        self.counters.flags(index).unsaved = false;
+        let flags = self.counters.flags(index);
+        flags.unsaved = false;
+        flags.saving = true;
         if !self.counters.get(index).exists() {
             // No other site can know of it, so nothing has to be remembered of it.
             self.counters.change(index, |entry| entry.counter = None);
             self.counters.flags(index).in_table = false;
-            self.saving_gone.push(index);
         }
         let entry = self.counters.get(index);
         let bytes = entry.counter.as_ref().map_or_else(Vec::new, record::encode_row);
@@ -468,15 +466,14 @@ impl Shard {
     /// The checkpoint is done: its rows are durable.
     pub fn saved(&mut self) {
         let Some(saved) = self.saving.take() else { return };
-        self.saved = saved;
         self.operations.saved();
         for index in std::mem::take(&mut self.fresh.saving) {
             self.counters.flags(index).in_table = true;
         }
-        for index in std::mem::take(&mut self.saving_gone) {
-            self.counters.flags(index).in_table = false;
+        for index in saved {
+            self.counters.flags(index).saving = false;
             let entry = self.counters.get(index);
-            if entry.counter.is_none() && entry.version <= saved {
+            if entry.counter.is_none() && !entry.flags.unsaved {
                 self.counters.forget(index);
             }
         }
@@ -484,11 +481,11 @@ impl Shard {
 
     /// Evicts counters until the memory budget is kept, as far as `looks` entries allow.
     pub fn evict(&mut self, looks: usize) {
-        let saved = self.saved;
+        // What stands in a list stays: the list would point to whoever comes into its place.
         let may_go = |entry: &Entry| {
-            entry.version <= saved && !entry.flags.touched && !entry.flags.unsaved && !entry.flags.fresh
+            let Flags { touched, unsaved, saving, fresh, .. } = entry.flags;
+            !(touched || unsaved || saving || fresh)
         };
-        // What is being saved is not among these: its version is higher.
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {
             self.complete = false;
         }
@@ -497,6 +494,11 @@ impl Shard {
     /// Tells the time. Returns the slice before which the table needs nothing any more.
     pub fn tick(&mut self, now_ms: u64) -> Slice {
         self.operations.tick(now_ms)
+    }
+
+    /// The highest slice that the table may have rows of.
+    pub(crate) fn slice_max(&self) -> Slice {
+        Slice(self.summary.slice_max)
     }
 
     pub(crate) fn operations(&mut self) -> &mut Operations {
@@ -516,6 +518,11 @@ impl Shard {
     /// Numbers about operations.
     pub fn operation_stats(&self) -> (crate::OperationStats, crate::FilterStats) {
         (self.operations.stats(), self.operations.filter())
+    }
+
+    /// Goes on telling what `before`, which this one replaces, was asked to tell.
+    pub(crate) fn keep_watching(&mut self, before: &mut Self) {
+        self.watched = std::mem::take(&mut before.watched);
     }
 
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
@@ -539,6 +546,7 @@ impl Shard {
         page: &Page,
     ) -> Result<Listing, Unreadable> {
         self.fresh.sort(&self.counters);
+        let limit = limit.max(1);
         let until = page.next.as_deref().map(|next| record::counter_key(next).unwrap_or(next));
         let mut counters = Vec::new();
         for (row_key, row) in &page.rows {

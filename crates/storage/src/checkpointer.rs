@@ -1,7 +1,7 @@
 //! Brings the table up to date behind the logs, on a thread of its own.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     mem,
     sync::{Arc, Condvar, Mutex, MutexGuard},
     thread::JoinHandle,
@@ -54,6 +54,8 @@ struct State {
     gathering: BTreeMap<ShardId, Gathered>,
     gathered_bytes: usize,
     writing: bool,
+    /// Forgotten while a round was being written: what becomes of it is not told.
+    forgotten: BTreeSet<ShardId>,
     finished: BTreeMap<ShardId, Position>,
     failed: Option<StorageError>,
     stop: bool,
@@ -126,11 +128,15 @@ impl Checkpointer {
     }
 
     /// Forgets what the shard has offered and not yet had written: it has a new owner, or is being reloaded.
-    /// A round under way is not stopped; its rows were committed.
+    /// A round under way is not stopped, as its rows were committed; but what becomes of it is not told, so that it is
+    /// not taken for a later one.
     pub fn forget(&self, shard: ShardId) {
         let mut state = self.shared.lock();
         state.gathering.remove(&shard);
         state.finished.remove(&shard);
+        if state.writing {
+            state.forgotten.insert(shard);
+        }
     }
 
     /// Waits until everything offered so far is written, or a round has failed (it will be tried again).
@@ -186,7 +192,8 @@ fn work(shared: &Shared, table: &dyn Table) {
         let results: Vec<_> = round.into_iter().map(|(shard, round)| write(table, shard, round)).collect();
         state = shared.lock();
         state.writing = false;
-        for result in results {
+        let forgotten = mem::take(&mut state.forgotten);
+        for result in results.into_iter().filter(|(shard, ..)| !forgotten.contains(shard)) {
             finish(&mut state, result);
         }
         shared.changed.notify_all();

@@ -35,7 +35,7 @@ impl Discipline {
     pub(super) fn before_commit(self, waiting: &mut [(ShardId, Outputs)], released: &mut Released) {
         use crate::Reply;
         for (_, outputs) in waiting {
-            let mut early = |reply: &Reply| match self {
+            let early = |reply: &Reply| match self {
                 Self::ReplyFirst => true,
                 Self::ReadsDoNotWait => matches!(reply, Reply::Value(_)),
                 _ => false,

@@ -1,29 +1,48 @@
 //! Opening a shard: one way for every backend.
 
-use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, StorageError, Table};
+use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, Table};
 
 use super::{Host, OpenError, Running, State};
 use crate::{
     Moment, Settings, Shard, WindowMode,
-    operations::{Run, slice_of},
-    record::{self, SUMMARY_KEY, Summary},
-    shard::{Stored, Unreadable},
+    operations::{Run, decode_page, slice_of},
+    record::{self, SUMMARY_KEY, Summary, TIME_KEY},
+    shard::{self, Stored, Unreadable},
 };
 
 /// How many headers are read at a time.
 const HEADERS_MAX: usize = 1024;
 
+/// How many pages of old operations are read at a time.
+const WARMING_PAGES: usize = 64;
+
+/// A shard's own time: it goes on where the last process stopped. Time that no process saw is not counted, so that
+/// operations are remembered for longer, never for less.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    /// What was stored when the shard was opened.
+    stored_ms: u64,
+    /// When that was, in the time of this process.
+    opened_ms: u64,
+}
+
+impl Clock {
+    pub(super) fn at(self, now: Moment) -> Moment {
+        let elapsed_ms = self.stored_ms + now.elapsed_ms.saturating_sub(self.opened_ms);
+        Moment { elapsed_ms, unix_ms: now.unix_ms }
+    }
+}
+
 impl<L: Log, T: Table> Host<L, T> {
     /// Takes a shard's fence and reads what was committed.
     pub fn open(&mut self, id: ShardId, now: Moment) -> Result<(), OpenError> {
         let recovered = self.store.open(id)?;
-        let elapsed_ms = now.elapsed_ms;
-        let base_ms = &mut self.base_ms;
-        let shard = read(self.store.table(), id, self.settings, &recovered, |stored_ms| {
-            // Time that no process saw is not counted: operations are remembered for longer, never for less.
-            *base_ms = (*base_ms).max(stored_ms.saturating_sub(elapsed_ms));
-            *base_ms + elapsed_ms
-        })?;
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.forget(id);
+        }
+        let table = self.store.table();
+        let stored_ms = stored_time(table, id, &recovered)?;
+        let shard = read(table, id, self.settings, &recovered, stored_ms)?;
         let at = usize::from(id.0);
         if self.shards.len() <= at {
             self.shards.resize_with(at + 1, || None);
@@ -31,68 +50,104 @@ impl<L: Log, T: Table> Host<L, T> {
         self.shards[at] = Some(Box::new(Running {
             id,
             shard,
+            clock: Clock { stored_ms, opened_ms: now.elapsed_ms },
             position: recovered.last(),
             capturing: None,
             round: self.round,
-            captured_ms: self.base_ms + elapsed_ms,
+            captured_ms: stored_ms,
             floor: Slice(0),
             pending: false,
             state: State::Live,
         }));
-        if self.settings.window.mode == WindowMode::Filter {
-            // Nothing else knows a repeat.
-            while self.warm(id, self.base_ms + elapsed_ms) {}
-        }
         Ok(())
     }
 }
 
-/// The shard as it is stored. `time` turns the time that was stored last into the time it is now.
+fn unreadable(id: ShardId, what: &'static str) -> impl FnOnce(minicbor::decode::Error) -> OpenError {
+    move |why| OpenError::Unreadable { shard: id.0, why: Unreadable { what, why } }
+}
+
+fn summary<T: Table>(table: &T, id: ShardId) -> Result<Summary, OpenError> {
+    match table.get(id, Slice::KEPT, SUMMARY_KEY)? {
+        Some(row) => record::decode_summary(&row.bytes).map_err(unreadable(id, "the summary of a shard")),
+        None => Ok(Summary::default()),
+    }
+}
+
+/// The shard's time when it was last stored.
+fn stored_time<T: Table>(table: &T, id: ShardId, recovered: &Recovered) -> Result<u64, OpenError> {
+    let mut stored_ms = summary(table, id)?.time_ms;
+    if let Some(row) = table.get(id, Slice::KEPT, TIME_KEY)? {
+        let time_ms = record::decode_time(&row.bytes).map_err(unreadable(id, "the time of a shard"))?;
+        stored_ms = stored_ms.max(time_ms);
+    }
+    if let Some(newest) = recovered.records.last() {
+        let contents = record::decode_record(&newest.bytes).map_err(unreadable(id, shard::A_RECORD))?;
+        stored_ms = stored_ms.max(contents.summary.time_ms);
+    }
+    Ok(stored_ms)
+}
+
+/// The shard as it is stored, at this time of its own.
 pub(super) fn read<T: Table>(
     table: &T,
     id: ShardId,
     settings: Settings,
     recovered: &Recovered,
-    time: impl FnOnce(u64) -> u64,
+    now_ms: u64,
 ) -> Result<Shard, OpenError> {
-    let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
-    let mut stored = Stored::default();
-    if let Some(row) = table.get(id, Slice::KEPT, SUMMARY_KEY)? {
-        stored.summary = record::decode_row(&row.bytes)
-            .map_err(|why| unreadable(Unreadable { what: "the summary of a shard", why }))?;
-    }
+    let summary = summary(table, id)?;
     let prefix = record::row_key(b"");
     let first = table.scan(id, Scan { slice: Slice::KEPT, prefix: &prefix, after: None, rows_max: 1 })?;
-    stored.is_empty = first.rows.is_empty() && first.next.is_none();
-    stored.runs = runs(table, id, &stored.summary).map_err(|error| match error {
-        RunsError::Storage(error) => error.into(),
-        RunsError::Unreadable(why) => unreadable(Unreadable { what: "a run of operations", why }),
-    })?;
-    let newest = recovered.records.last().map(|record| record::decode_record(&record.bytes));
-    let stored_ms = match newest {
-        Some(Ok(contents)) => contents.summary.time_ms,
-        _ => stored.summary.time_ms,
-    };
-    let now_ms = time(stored_ms);
+    let is_empty = first.rows.is_empty() && first.next.is_none();
+    let runs = runs(table, id, &summary, now_ms)?;
     let records = recovered.records.iter().map(|record| &*record.bytes);
-    Shard::recover(settings, stored, records, now_ms).map_err(unreadable)
+    let mut shard = Shard::recover(settings, Stored { summary, runs, is_empty }, records, now_ms)
+        .map_err(|why| OpenError::Unreadable { shard: id.0, why })?;
+    if settings.window.mode == WindowMode::Filter {
+        // Nothing else knows a repeat.
+        while warm(table, id, &mut shard, now_ms)? {}
+    }
+    Ok(shard)
 }
 
-enum RunsError {
-    Storage(StorageError),
-    Unreadable(minicbor::decode::Error),
+/// Tells the filter about a run of operations of an earlier process. Returns whether there are more.
+pub(super) fn warm<T: Table>(
+    table: &T,
+    id: ShardId,
+    shard: &mut Shard,
+    now_ms: u64,
+) -> Result<bool, OpenError> {
+    let operations = shard.operations();
+    let Some(run) = operations.coldest() else { return Ok(false) };
+    let prefix = run.pages();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let scan =
+            Scan { slice: run.slice, prefix: &prefix, after: after.as_deref(), rows_max: WARMING_PAGES };
+        let page = table.scan(id, scan)?;
+        for (_, row) in &page.rows {
+            let found = decode_page(row).map_err(unreadable(id, "a page of operations"))?;
+            operations.warm(&found, now_ms);
+        }
+        after = page.next;
+        if after.is_none() {
+            operations.warmed(run);
+            return Ok(operations.coldest().is_some());
+        }
+    }
 }
 
 /// The runs of operations that have not expired.
-fn runs<T: Table>(table: &T, id: ShardId, summary: &Summary) -> Result<Vec<Run>, RunsError> {
+fn runs<T: Table>(table: &T, id: ShardId, summary: &Summary, now_ms: u64) -> Result<Vec<Run>, OpenError> {
     let mut runs = Vec::new();
-    for slice in (slice_of(summary.time_ms).0..=summary.slice_max).map(Slice) {
+    for slice in (slice_of(now_ms).0..=summary.slice_max).map(Slice) {
         let mut after: Option<Vec<u8>> = None;
         loop {
             let scan = Scan { slice, prefix: Run::HEADERS, after: after.as_deref(), rows_max: HEADERS_MAX };
-            let page = table.scan(id, scan).map_err(RunsError::Storage)?;
+            let page = table.scan(id, scan)?;
             for (key, row) in &page.rows {
-                runs.push(Run::of_header(slice, key, row).map_err(RunsError::Unreadable)?);
+                runs.push(Run::of_header(slice, key, row).map_err(unreadable(id, "a run of operations"))?);
             }
             after = page.next;
             if after.is_none() {
