@@ -1,7 +1,7 @@
 //! Decimal integers, read as strictly as Redis reads them and written without the formatting machinery.
 
 /// Room for what is written: the digits of `i64::MIN` in pairs, and its sign.
-const INTEGER_BYTES_MAX: usize = 21;
+pub(crate) const INTEGER_BYTES_MAX: usize = 21;
 
 /// The pairs of digits from 00 to 99: two digits for one division.
 const PAIRS: [[u8; 2]; 100] = {
@@ -42,8 +42,15 @@ pub fn parse(bytes: &[u8]) -> Option<i64> {
 /// Appends `value` in decimal.
 #[inline]
 pub fn write(out: &mut Vec<u8>, value: i64) {
-    let mut text = [0u8; INTEGER_BYTES_MAX];
-    let mut at = INTEGER_BYTES_MAX;
+    let mut text = [0; INTEGER_BYTES_MAX];
+    let at = write_before(&mut text, INTEGER_BYTES_MAX, value);
+    out.extend_from_slice(&text[at..]);
+}
+
+/// Writes `value` so that it ends before `end`, and returns where it begins.
+#[inline]
+pub(crate) fn write_before<const LEN: usize>(text: &mut [u8; LEN], end: usize, value: i64) -> usize {
+    let mut at = end;
     let mut magnitude = value.unsigned_abs();
     loop {
         at -= 2;
@@ -59,7 +66,7 @@ pub fn write(out: &mut Vec<u8>, value: i64) {
         at -= 1;
         text[at] = b'-';
     }
-    out.extend_from_slice(&text[at..]);
+    at
 }
 
 #[cfg(test)]

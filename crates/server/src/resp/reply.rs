@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use super::integer;
+use super::integer::{self, INTEGER_BYTES_MAX};
 
 /// The version of the protocol that a connection speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -169,9 +169,13 @@ impl<'o> Reply<'o> {
 
     #[inline]
     fn head(&mut self, kind: u8, value: i64) {
-        self.out.push(kind);
-        integer::write(self.out, value);
-        self.end();
+        // Put together first, so that the buffer has to make room only once.
+        const LINE_BYTES_MAX: usize = 1 + INTEGER_BYTES_MAX + 2;
+        let mut line = [0; LINE_BYTES_MAX];
+        line[LINE_BYTES_MAX - 2..].copy_from_slice(b"\r\n");
+        let start = integer::write_before(&mut line, LINE_BYTES_MAX - 2, value) - 1;
+        line[start] = kind;
+        self.out.extend_from_slice(&line[start..]);
     }
 
     #[inline]
