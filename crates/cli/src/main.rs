@@ -22,7 +22,7 @@ struct Quipu {
 #[derive(Subcommand)]
 enum Command {
     // Without a doc comment: all it says stands on its `Args`.
-    Bench(bench::Args),
+    Bench(Box<bench::Args>),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed

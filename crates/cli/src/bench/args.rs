@@ -34,15 +34,21 @@ const ROUNDS_COMPARED: u64 = 5;
 /// The exit code is 1 if the server answers with an error, closes a connection, falls silent, or has miscounted
 /// (--verify).
 #[derive(clap::Args)]
-#[command(after_help = "Examples:
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "Examples:
   quipu bench                                        our server on its usual port
   quipu bench --pipeline 16 --keys 1                 one counter, 16 commands at a time
   quipu bench --against 127.0.0.1:6379               beside Redis, in alternating rounds, and the ratio
   quipu bench --ids both                             what operation ids cost
   quipu bench --reads 0.9 --distribution zipf:1.1    mostly reads, some keys much more often than others
   quipu bench --requests 1000000 --verify            then add up all counters: was every add counted once?
-  quipu bench --json run.json --plot run.svg         for programs, and for people")]
+  quipu bench retries --out retries                  lose acknowledgements on purpose, and look at the counters
+  quipu bench --json run.json --plot run.svg         for programs, and for people"
+)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(super) command: Option<super::Command>,
     /// The server
     #[arg(long, default_value = "127.0.0.1:7379", value_name = "HOST:PORT")]
     target: String,

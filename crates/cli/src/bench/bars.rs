@@ -42,6 +42,13 @@ pub(super) struct Bar {
     most: f64,
 }
 
+impl Bar {
+    /// Of something that does not vary.
+    pub(super) fn exactly(height: f64) -> Self {
+        Bar { height, least: height, most: height }
+    }
+}
+
 impl From<Spread> for Bar {
     fn from(Spread { median, least, most }: Spread) -> Self {
         Bar { height: median, least, most }

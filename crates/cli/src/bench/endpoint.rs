@@ -43,6 +43,12 @@ impl Endpoint {
         })
     }
 
+    /// Something of our own in front of another endpoint, which needs no password.
+    pub(super) fn in_front_of(other: &Endpoint, address: SocketAddr, timeout: Duration) -> Self {
+        let name = format!("the proxy in front of {}", other.name);
+        Endpoint { name, flag: other.flag, addresses: vec![address], password: None, timeout }
+    }
+
     /// A connection that is logged in. Reading and writing block, up to the time-out.
     pub(super) fn open(&self) -> Result<Conversation<'_>, BenchError> {
         let mut failed = std::io::Error::from(ErrorKind::AddrNotAvailable);

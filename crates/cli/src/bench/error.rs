@@ -32,6 +32,13 @@ pub(crate) enum BenchError {
     NotResp { address: String, error: NotAReply },
     #[error("{address} answered {got} where {expected} was expected; is it a server of counters?")]
     Unexpected { address: String, got: String, expected: String },
+    #[error("{address} answered with an error: {text}{remedy}")]
+    Answer { address: String, text: String, remedy: &'static str },
+    #[error(
+        "an operation was tried {attempts} times and never acknowledged, so its outcome is unknown; the last time: {last}. \
+         Try a smaller --loss, smaller delays or a longer --timeout-ms"
+    )]
+    NeverAcknowledged { attempts: u32, last: Box<BenchError> },
     #[error("{address}: {error}")]
     Io { address: String, error: std::io::Error },
 }

@@ -1,7 +1,7 @@
 //! `quipu bench`: a load generator for any server that speaks the Redis protocol.
 //!
 //! [`args`] are the flags, [`session`] runs the rounds; [`round`] is the event loop in which they run, and
-//! [`compare`] and [`output`] say what they have shown.
+//! [`compare`] and [`output`] say what they have shown. [`retries`] is an experiment of its own.
 
 mod args;
 mod bars;
@@ -14,6 +14,7 @@ mod keys;
 mod load;
 mod output;
 mod replies;
+mod retries;
 mod round;
 mod session;
 mod verify;
@@ -22,6 +23,16 @@ pub(crate) use args::Args;
 
 use crate::failure::Failure;
 
+/// What else can be done with a server.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    // Without a doc comment: all it says stands on its `Args`.
+    Retries(retries::Args),
+}
+
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    session::run(&args.plan()?)
+    match &args.command {
+        Some(Command::Retries(args)) => retries::run(args),
+        None => session::run(&args.plan()?),
+    }
 }

@@ -66,6 +66,11 @@ impl Inbox {
         self.end = (self.end + bytes).min(self.bytes.len());
     }
 
+    /// The last so many bytes that were put in.
+    pub(super) fn latest(&self, bytes: usize) -> &[u8] {
+        &self.bytes[self.end.saturating_sub(bytes)..self.end]
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }

@@ -42,10 +42,13 @@ pub(super) fn verify(contestant: &Contestant, keys: u32, acknowledged: u64) -> R
                 Reply::Bulk(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
                 _ => None,
             };
-            counted += value.ok_or_else(|| BenchError::Unexpected {
-                address: endpoint.name.clone(),
-                got: reply.text(),
-                expected: format!("the number in {prefix}{key:012}"),
+            counted += value.ok_or_else(|| {
+                let (address, text) = (endpoint.name.clone(), reply.text());
+                if matches!(reply, Reply::Error(_)) {
+                    return BenchError::Answer { address, text, remedy: "" };
+                }
+                let expected = format!("the number in {prefix}{key:012}");
+                BenchError::Unexpected { address, got: text, expected }
             })?;
         }
         first = end;

@@ -67,11 +67,6 @@ impl FakeServer {
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread of the server has panicked")
     }
-
-    /// The sum of all counters.
-    pub(crate) fn total(&self) -> i64 {
-        self.state().counters.values().sum()
-    }
 }
 
 impl Drop for FakeServer {
