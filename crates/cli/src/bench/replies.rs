@@ -77,22 +77,24 @@ impl Inbox {
 
     /// Whether the next reply has arrived as a whole.
     pub(super) fn holds_reply(&self) -> Result<bool, NotAReply> {
-        let waiting = &self.bytes[self.start..self.end];
-        let found = scan(waiting)?.is_some();
-        if !found && waiting.len() == self.bytes.len() { Err(NotAReply::new(waiting)) } else { Ok(found) }
+        Ok(first(&self.bytes[self.start..self.end])?.is_some())
     }
 
     /// The next whole reply, if it has arrived.
     pub(super) fn next(&mut self) -> Result<Option<Reply<'_>>, NotAReply> {
-        let waiting = &self.bytes[self.start..self.end];
-        let Some((reply, length)) = scan(waiting)? else {
-            if waiting.len() == self.bytes.len() {
-                return Err(NotAReply::new(waiting));
-            }
-            return Ok(None);
-        };
-        self.start += length;
-        Ok(Some(reply))
+        let found = first(&self.bytes[self.start..self.end])?;
+        Ok(found.map(|(reply, length)| {
+            self.start += length;
+            reply
+        }))
+    }
+}
+
+/// As `scan`, of what is in an inbox: a reply that does not fit into it will never be whole.
+fn first(waiting: &[u8]) -> Result<Option<(Reply<'_>, usize)>, NotAReply> {
+    match scan(waiting)? {
+        None if waiting.len() == INBOX_BYTES => Err(NotAReply::new(waiting)),
+        found => Ok(found),
     }
 }
 
