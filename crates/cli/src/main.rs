@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod bench;
 mod commands;
 mod failure;
 mod interrupt;
@@ -22,6 +23,8 @@ struct Quipu {
 enum Command {
     /// Run a server that counts for Redis and HTTP clients
     Serve(commands::serve::Args),
+    // Without a doc comment: all it says stands on its `Args`.
+    Bench(Box<bench::Args>),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -32,6 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Quipu::parse().command {
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
     };
