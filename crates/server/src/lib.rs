@@ -2,4 +2,5 @@
 
 pub mod auth;
 pub mod config;
+pub mod http;
 pub mod metrics;
