@@ -5,6 +5,7 @@
 
 pub mod auth;
 pub mod config;
+pub mod http;
 pub mod metrics;
 mod node;
 pub mod resp;
