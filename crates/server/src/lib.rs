@@ -10,4 +10,4 @@ pub mod metrics;
 mod node;
 pub mod resp;
 
-pub use node::{ListRequest, Node, ServeError, Server};
+pub use node::{ServeError, Server};

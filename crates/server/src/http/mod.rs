@@ -31,6 +31,7 @@ mod status;
 mod watching;
 
 pub use decode::ListRequest;
+pub use quipu_engine::Listing;
 pub use serve::{CONNECTIONS_MAX, serve_http};
 
 /// Watches at a time. Less than [`CONNECTIONS_MAX`], so that those who watch leave room for those who count.
@@ -49,15 +50,6 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>>;
     /// Can commands be run? If not, why not.
     fn ready(&self) -> Result<(), String>;
-}
-
-/// A part of the counters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
-    /// Keys and values, sorted by key.
-    pub counters: Vec<(Vec<u8>, i64)>,
-    /// The last key looked at, if there are more behind it.
-    pub next: Option<Vec<u8>>,
 }
 
 /// What every handler can reach.

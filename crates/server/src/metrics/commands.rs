@@ -28,6 +28,10 @@ pub enum CommandName {
 pub const COMMAND_NAMES: [&str; 6] = ["add", "get", "reset", "create", "inspect", "outcome"];
 
 impl CommandName {
+    /// All of them, in their order.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Add, Self::Get, Self::Reset, Self::Create, Self::Inspect, Self::Outcome];
+
     /// The name of an action.
     pub fn of(action: &Action<'_>) -> Self {
         match action {

@@ -35,11 +35,12 @@ impl Shared {
             use std::io::Write;
             // A fresh socket has room for a line; if not, closing says enough.
             let _ = (&*stream).write_all(b"-ERR max number of clients reached\r\n");
-            self.clients_refused.fetch_add(1, Ordering::Relaxed);
+            self.metrics.connections_refused.inc();
             return None;
         }
         let id = self.client_ids.fetch_add(1, Ordering::Relaxed);
         let local_address = stream.local_addr().ok();
+        self.metrics.resp_connections.inc();
         clients.insert(id, Client { address, local_address, since: Instant::now() });
         Some(id)
     }
@@ -47,6 +48,7 @@ impl Shared {
     /// A client has gone.
     pub(super) fn forget(&self, id: u64) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.metrics.resp_connections.dec();
     }
 
     /// A worker says how it is doing.
@@ -97,7 +99,7 @@ impl Shared {
                     text,
                     "# Clients\r\nconnected_clients:{connected}\r\nmaxclients:{}\r\nrejected_connections:{}\r\n",
                     self.clients_max,
-                    self.clients_refused.load(Ordering::Relaxed),
+                    self.metrics.connections_refused.get(),
                 )
             }
             "memory" => write!(

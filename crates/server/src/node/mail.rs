@@ -12,7 +12,7 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Action, Command, HostStats, Listing, OperationId, Refusal, Reply, Ticket};
+use quipu_engine::{Action, Command, Listing, OperationId, Refusal, Reply, Ticket};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
 
@@ -76,8 +76,6 @@ pub(super) enum Mail {
     Clear { request: ListShard, answer: oneshot::Sender<Result<Cleared, Refusal>> },
     /// How many counters exist.
     Count { answer: oneshot::Sender<u64> },
-    /// Numbers for people.
-    Stats { answer: oneshot::Sender<HostStats> },
     /// Tell every change of a counter.
     Watch { key: Box<[u8]>, values: watch::Sender<Option<i64>> },
     /// Finish what is begun, and end.

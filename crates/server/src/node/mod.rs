@@ -24,8 +24,8 @@ use std::{
 
 use mio::{Poll, Waker};
 use quipu_engine::{
-    Command, Host, HostStats, Listing, Moment, OpenError, Refusal, Reply as Answer, Settings, Shards, SiteId,
-    Window, WindowMode,
+    Command, Host, Listing, Moment, OpenError, Refusal, Reply as Answer, Settings, Shards, SiteId, Window,
+    WindowMode,
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -42,6 +42,8 @@ use self::{
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
+    http::{Counters, ListRequest, serve_http},
+    metrics::Metrics,
     resp::{Protocol, Setting},
 };
 
@@ -110,10 +112,10 @@ pub(crate) struct Shared {
     clients: Mutex<BTreeMap<u64, Client>>,
     clients_max: usize,
     client_ids: AtomicU64,
-    clients_refused: AtomicU64,
     commands_forgotten: AtomicU64,
     notes: Mutex<Vec<Note>>,
     cursors: Cursors,
+    metrics: Metrics,
     resp_address: Option<SocketAddr>,
     runtime: tokio::runtime::Handle,
 }
@@ -166,19 +168,8 @@ fn millis(duration: Duration) -> u64 {
 
 /// A running node, for front ends. Cheap to clone.
 #[derive(Clone)]
-pub struct Node {
+pub(crate) struct Node {
     shared: Arc<Shared>,
-}
-
-/// Which counters to list.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListRequest {
-    /// What their keys begin with.
-    pub prefix: Vec<u8>,
-    /// The last key that has been seen.
-    pub after: Option<Vec<u8>>,
-    /// At most so many.
-    pub limit: usize,
 }
 
 /// Said to whoever asks while the node goes down.
@@ -198,7 +189,7 @@ impl Node {
     }
 
     /// Runs a command. What it needs is copied before this returns.
-    pub fn call(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send + use<> {
+    fn run(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send + use<> {
         let worker = self.shared.owner(self.shared.shards.of(command.key));
         let command = OwnedCommand::new(command);
         let node = self.clone();
@@ -219,7 +210,7 @@ impl Node {
     }
 
     /// A page of counters, in the order of their keys.
-    pub async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
+    async fn list_all(&self, request: ListRequest) -> Result<Listing, Refusal> {
         let ListRequest { prefix, after, limit } = request;
         let mut counters = Vec::new();
         let mut more = false;
@@ -246,33 +237,36 @@ impl Node {
     }
 
     /// How many counters exist.
-    pub async fn count(&self) -> u64 {
+    async fn count(&self) -> u64 {
         let mut count = 0;
         for worker in 0..self.shared.workers() {
             count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
         }
         count
     }
+}
 
-    /// How each worker is doing.
-    pub async fn stats(&self) -> Vec<HostStats> {
-        let mut stats = Vec::new();
-        for worker in 0..self.shared.workers() {
-            stats.extend(self.ask(worker, |answer| Mail::Stats { answer }).await);
-        }
-        stats
+impl Counters for Node {
+    fn call(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send {
+        self.run(command)
     }
 
-    /// The values of a counter from now on. The first is there when the receiver has changed.
-    pub fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
+    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
+        self.list_all(request).await
+    }
+
+    async fn size(&self) -> u64 {
+        self.count().await
+    }
+
+    fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
         let (values, receiver) = watch::channel(None);
         let worker = self.shared.owner(self.shared.shards.of(key));
         self.shared.post(worker, Mail::Watch { key: key.into(), values });
         receiver
     }
 
-    /// Can all shards be counted in?
-    pub fn ready(&self) -> Result<(), String> {
+    fn ready(&self) -> Result<(), String> {
         match self.shared.summary().host.shards_unavailable {
             0 => Ok(()),
             shards => Err(format!("{shards} shards cannot store anything at the moment")),
@@ -342,16 +336,16 @@ impl Server {
             clients: Mutex::default(),
             clients_max: config.max_clients,
             client_ids: AtomicU64::new(1),
-            clients_refused: AtomicU64::new(0),
             commands_forgotten: AtomicU64::new(0),
             notes: Mutex::new(vec![Note::default(); config.workers]),
             cursors: Cursors::default(),
+            metrics: Metrics::new(),
             resp_address,
             runtime: runtime.handle().clone(),
         });
         let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
         let node = Node { shared };
-        let front = start_front(runtime, node.clone(), http, config)?;
+        let front = start_front(runtime, node.clone(), http)?;
         let mut server = Self {
             node,
             workers: Vec::new(),
@@ -404,7 +398,9 @@ impl Server {
             self.workers.push(thread.map_err(system("starting a worker"))?);
         }
         drop(opened);
-        for result in results {
+        for _ in 0..self.workers.len() {
+            let gone = |_| system("opening shards")(io::Error::other("a worker panicked"));
+            let result = results.recv().map_err(gone)?;
             result.map_err(|why| ServeError::Shard { folder: config.data.clone(), why })?;
         }
         Ok(())
@@ -418,11 +414,6 @@ impl Server {
     /// Where HTTP clients connect.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http
-    }
-
-    /// The node, for programs that have it inside.
-    pub fn node(&self) -> &Node {
-        &self.node
     }
 
     /// Stops: everything acknowledged is stored, and what was asked before is answered.
@@ -469,15 +460,19 @@ fn window(config: &Config) -> Window {
 
 fn start_front(
     runtime: tokio::runtime::Runtime,
-    _node: Node,
-    _http: Option<TcpListener>,
-    _config: &Config,
+    node: Node,
+    http: Option<TcpListener>,
 ) -> Result<Front, ServeError> {
     let (stop, stopped) = oneshot::channel();
     let work = move || {
         runtime.block_on(async move {
             // Whoever holds the other end has gone too, if not told.
-            let _ = stopped.await;
+            let stopped = async { drop(stopped.await) };
+            let Some(listener) = http else { return stopped.await };
+            let (users, metrics) = (node.shared.users.clone(), node.shared.metrics.clone());
+            if let Err(error) = serve_http(listener, node, users, metrics, stopped).await {
+                tracing::error!(%error, "HTTP is not served any more");
+            }
         });
         runtime.shutdown_timeout(Duration::from_millis(500));
     };

@@ -5,7 +5,10 @@ use std::collections::VecDeque;
 use quipu_engine::{Reply as Answer, Ticket};
 
 use super::answer::{Form, write_answer};
-use crate::resp::{Protocol, Reply};
+use crate::{
+    metrics::CommandName,
+    resp::{Protocol, Reply},
+};
 
 /// Says who waits for an answer: a command of a connection and a part of it, or somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,6 +18,10 @@ pub(super) enum Address {
 }
 
 const GUEST: u64 = 1 << 63;
+/// What the command was, for the statistics.
+const NAME_AT: u32 = 60;
+const NAME_BITS: u32 = 3;
+const INDEX_MASK: u64 = (1 << 20) - 1;
 const PART_BITS: u32 = 16;
 const SEQUENCE_BITS: u32 = 24;
 const SEQUENCE_MASK: u32 = (1 << SEQUENCE_BITS) - 1;
@@ -34,14 +41,28 @@ impl Address {
     #[expect(clippy::cast_possible_truncation, reason = "the fields were packed from these very types")]
     pub(super) fn of(Ticket(ticket): Ticket) -> Self {
         if ticket & GUEST != 0 {
-            return Self::Guest { index: (ticket & !GUEST) as usize };
+            return Self::Guest { index: (ticket & ((1 << NAME_AT) - 1)) as usize };
         }
         Self::Connection {
-            index: (ticket >> (PART_BITS + SEQUENCE_BITS)) as usize,
+            index: (ticket >> (PART_BITS + SEQUENCE_BITS) & INDEX_MASK) as usize,
             sequence: (ticket >> PART_BITS) as u32 & SEQUENCE_MASK,
             part: (ticket & ((1 << PART_BITS) - 1)) as usize,
         }
     }
+}
+
+/// The ticket of a command of this name.
+pub(super) fn named(Ticket(ticket): Ticket, name: CommandName) -> Ticket {
+    Ticket(ticket & !(((1 << NAME_BITS) - 1) << NAME_AT) | (name as u64) << NAME_AT)
+}
+
+/// The name of the command that a ticket stands for.
+pub(super) fn name_of(Ticket(ticket): Ticket) -> CommandName {
+    let name = (ticket >> NAME_AT) & ((1 << NAME_BITS) - 1);
+    usize::try_from(name)
+        .ok()
+        .and_then(|name| CommandName::ALL.get(name).copied())
+        .unwrap_or(CommandName::Get)
 }
 
 /// A part of an answer.
@@ -195,10 +216,14 @@ mod tests {
     fn addresses_survive_their_ticket() {
         for address in [
             Address::Connection { index: 0, sequence: 0, part: 0 },
-            Address::Connection { index: 9_999, sequence: SEQUENCE_MASK, part: 65_535 },
+            Address::Connection { index: 999_999, sequence: SEQUENCE_MASK, part: 65_535 },
             Address::Guest { index: 123_456 },
         ] {
             assert_eq!(Address::of(address.ticket()), address);
+            for name in CommandName::ALL {
+                let ticket = named(named(address.ticket(), CommandName::Outcome), name);
+                assert_eq!((Address::of(ticket), name_of(ticket)), (address, name));
+            }
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
-use quipu_engine::{Action, Command, Host, Moment, Refusal, Released, Reply as Answer, Ticket};
+use quipu_engine::{Action, Command, Host, HostStats, Moment, Refusal, Released, Reply as Answer, Ticket};
 use quipu_storage::embedded::{EmbeddedLog, FjallTable, Folder};
 use tokio::sync::watch;
 
@@ -22,9 +22,12 @@ use super::{
     jobs::Job,
     mail::{Cleared, Clearing, ListShard, Mail, OwnedCommand, Return},
     requests::Submit,
-    waiting::{Address, Part},
+    waiting::{Address, Part, name_of, named},
 };
-use crate::resp::{Parsed, Protocol, Reply, Session, Step};
+use crate::{
+    metrics::{CommandName, CommandOutcome, CommandTally, WorkerMetrics},
+    resp::{Parsed, Protocol, Reply, Session, Step},
+};
 
 const MAILBOX: Token = Token(usize::MAX);
 const LISTENER: Token = Token(usize::MAX - 1);
@@ -72,6 +75,10 @@ pub(super) struct Worker {
     flushed: Instant,
     next_worker: usize,
     commands: u64,
+    tally: CommandTally,
+    metrics: WorkerMetrics,
+    /// What was reported last.
+    reported: HostStats,
 }
 
 impl Worker {
@@ -83,6 +90,7 @@ impl Worker {
         host: EmbeddedHost,
     ) -> io::Result<Self> {
         let workers = shared.workers();
+        let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
         let now = Instant::now();
         let mut worker = Self {
             index,
@@ -109,6 +117,9 @@ impl Worker {
             flushed: now,
             next_worker: 0,
             commands: 0,
+            tally: CommandTally::default(),
+            metrics,
+            reported: HostStats::default(),
         };
         if let Some(listener) = &mut worker.listener {
             worker.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
@@ -227,7 +238,7 @@ impl Worker {
                 self.submit(guest, command.get());
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
-            Mail::List { .. } | Mail::Count { .. } | Mail::Stats { .. } | Mail::Watch { .. } => {
+            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } => {
                 self.after_commit.push(mail);
             }
             Mail::Stop => {}
@@ -408,6 +419,7 @@ impl Worker {
         let shard = self.shared.shards.of(command.key);
         let owner = self.shared.owner(shard);
         if owner == self.index {
+            let ticket = named(ticket, CommandName::of(&command.action));
             self.host.submit(shard, ticket, command, self.moment());
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
@@ -422,15 +434,19 @@ impl Worker {
     /// Makes the batch durable, and passes on what may be known then.
     fn commit(&mut self) {
         let mut released = mem::take(&mut self.released);
-        self.host.commit(self.moment(), &mut released);
+        if let Some(committed) = self.host.commit(self.moment(), &mut released) {
+            let sums = &self.metrics.sums;
+            sums.batches.inc();
+            sums.batch_rows.observe(committed.rows as f64);
+            sums.commit_seconds.observe(self.now.elapsed().as_secs_f64());
+            self.shared.metrics.bytes_logged.inc_by(committed.bytes as u64);
+        }
         self.pass_on(&mut released);
         self.released = released;
     }
 
     fn pass_on(&mut self, released: &mut Released) {
-        for (ticket, answer) in released.replies.drain(..) {
-            self.deliver(ticket, Part::Answer(answer));
-        }
+        // Events first: whoever has seen an answer finds its effect published.
         for event in released.events.drain(..) {
             if let Some(watchers) = self.watches.get_mut(&event.key) {
                 watchers.retain(|watcher| watcher.send(event.value).is_ok());
@@ -439,6 +455,10 @@ impl Worker {
                     self.host.unwatch(self.shared.shards.of(&event.key), &event.key);
                 }
             }
+        }
+        for (ticket, answer) in released.replies.drain(..) {
+            self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
+            self.deliver(ticket, Part::Answer(answer));
         }
     }
 
@@ -522,7 +542,6 @@ impl Worker {
                 let _ = answer.send(listing.map_err(|error| Refusal::NotStored(error.to_string())));
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
-            Mail::Stats { answer } => drop(answer.send(self.host.stats())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 if let Ok(value) = self.host.watch(shard, &key)
@@ -552,7 +571,26 @@ impl Worker {
         self.host.maintain(self.moment(), &mut released);
         self.pass_on(&mut released);
         self.released = released;
-        self.shared.note(self.index, self.commands, self.host.stats());
+        self.report();
+    }
+
+    fn report(&mut self) {
+        let stats = self.host.stats();
+        self.shared.note(self.index, self.commands, stats);
+        let (metrics, before) = (&self.metrics, mem::replace(&mut self.reported, stats));
+        metrics.report(&mut self.tally);
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        metrics.counters_in_memory.set(gauge(stats.resident));
+        metrics.memory_bytes.set(gauge(stats.resident_bytes));
+        metrics.filter_bytes.set(gauge(stats.filter.bytes));
+        metrics.filter_probability.set(stats.filter.error_estimate);
+        // A shard that was opened again counts from zero.
+        let grown = |now: u64, before: u64| now.saturating_sub(before);
+        metrics.sums.ids_seen.inc_by(grown(stats.operations.seen, before.operations.seen));
+        metrics.sums.repeats_answered.inc_by(grown(stats.operations.repeats, before.operations.repeats));
+        let (now, before_) = (stats.operations.false_positives, before.operations.false_positives);
+        metrics.sums.filter_false_positives.inc_by(grown(now, before_));
+        self.shared.metrics.checkpoint_rounds.inc_by(grown(stats.checkpoints, before.checkpoints));
     }
 
     /// Everything that was acknowledged is stored; what is left is to say so.
