@@ -110,7 +110,8 @@ impl Client {
         }
         let line = raw[start..].strip_suffix(b"\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
         let (kind, text) = (line[0], String::from_utf8_lossy(&line[1..]).into_owned());
-        let length = || text.parse::<i64>().map_err(|_| io::Error::other(format!("a reply that is none: {text}")));
+        let length =
+            || text.parse::<i64>().map_err(|_| io::Error::other(format!("a reply that is none: {text}")));
         Ok(match kind {
             b'+' => Value::Simple(text),
             b'-' => Value::Error(text),
@@ -127,7 +128,9 @@ impl Client {
                 }
                 Err(_) => Value::Null,
             },
-            _ => return Err(io::Error::other(format!("a reply of an unknown kind: {}", line.escape_ascii()))),
+            _ => {
+                return Err(io::Error::other(format!("a reply of an unknown kind: {}", line.escape_ascii())));
+            }
         })
     }
 

@@ -13,8 +13,10 @@ impl Random {
 
     /// From `QUIPU_SEED`, else from the clock; printed either way.
     pub(crate) fn announced(test: &str) -> Self {
-        let given = std::env::var("QUIPU_SEED").ok().map(|seed| seed.parse().expect("QUIPU_SEED is a number"));
-        let clock = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_nanos().into();
+        let given =
+            std::env::var("QUIPU_SEED").ok().map(|seed| seed.parse().expect("QUIPU_SEED is a number"));
+        let clock =
+            || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").subsec_nanos().into();
         let seed = given.unwrap_or_else(clock);
         println!("{test}: QUIPU_SEED={seed}");
         Self(seed)

@@ -51,7 +51,8 @@ impl Site {
     pub(crate) fn command(&self, resp: &str, http: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
         // Nothing from outside decides how the server of a test is set up.
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_")) {
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_"))
+        {
             command.env_remove(name);
         }
         command.arg("serve").arg("--data").arg(self.data()).args(["--resp", resp, "--http", http]);
@@ -80,7 +81,8 @@ impl Site {
     /// Starts a server and kills it so soon that it may not even be ready.
     pub(crate) fn start_and_kill_after(&self, after: Duration) {
         let mut command = self.command("127.0.0.1:0", "127.0.0.1:0");
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
         thread::sleep(after);
         child.kill().expect("it is ours");
         child.wait().expect("it ends");
@@ -104,7 +106,8 @@ impl Site {
         });
         let ready = lines.recv_timeout(READY_WITHIN);
         // From here on it is ended when this is dropped.
-        let mut running = Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into() };
+        let mut running =
+            Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into() };
         let ready = match ready {
             Ok(ready) => ready,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("not ready in {READY_WITHIN:?}: {}", self.said()),
@@ -176,6 +179,7 @@ impl Drop for Running {
 
 /// Sends a signal to one process.
 pub(crate) fn signal(pid: u32, name: &str) {
-    let status = Command::new("sh").args(["-c", "kill -s \"$1\" \"$2\"", "kill", name, &pid.to_string()]).status();
+    let status =
+        Command::new("sh").args(["-c", "kill -s \"$1\" \"$2\"", "kill", name, &pid.to_string()]).status();
     assert!(status.expect("a shell").success(), "process {pid} could not be sent {name}");
 }

@@ -3,6 +3,7 @@
 //! A suite that cannot run says so on the standard error and is not counted as passed: where
 //! `QUIPU_REQUIRE_CLIENTS` is 1 it fails.
 
+use std::net::{SocketAddr, TcpListener};
 use std::{
     env,
     io::Write as _,
@@ -12,7 +13,6 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use std::net::{SocketAddr, TcpListener};
 
 use super::Client;
 

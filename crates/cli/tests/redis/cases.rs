@@ -131,7 +131,8 @@ fn unescape(text: &str) -> Vec<u8> {
             b'e' => {}
             b'x' => {
                 let digits = [rest.next(), rest.next()].map(|digit| char::from(digit.expect("two digits")));
-                let value = digits.iter().fold(0, |value, digit| value * 16 + digit.to_digit(16).expect("hex"));
+                let value =
+                    digits.iter().fold(0, |value, digit| value * 16 + digit.to_digit(16).expect("hex"));
                 bytes.push(u8::try_from(value).expect("two digits"));
             }
             other => panic!("unknown escape {}", char::from(other)),

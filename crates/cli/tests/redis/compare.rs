@@ -46,7 +46,9 @@ fn transcript(address: SocketAddr, requests: &Requests, protocol: u8, manner: Ma
             }
             let _ = client.write(&quit);
         }
-        (Requests::Commands(commands), manner) => send(&mut client, &[commands.concat(), quit].concat(), manner),
+        (Requests::Commands(commands), manner) => {
+            send(&mut client, &[commands.concat(), quit].concat(), manner)
+        }
         (Requests::Raw(bytes), manner) => send(&mut client, &[&bytes[..], &quit].concat(), manner),
     }
     if let Err(error) = client.read_to_end(&mut replies) {
@@ -111,7 +113,9 @@ fn compare(cases: &[Case], redis: SocketAddr, ours: SocketAddr, protocols: &[u8]
                 let requests = case.requests(&format!("fresh-{compared}"));
                 let [theirs, replied] =
                     [redis, ours].map(|address| transcript(address, &requests, *protocol, manner));
-                wrong.extend(judge(case, &theirs, &replied).map(|it| format!("RESP{protocol} {manner:?} {it}")));
+                wrong.extend(
+                    judge(case, &theirs, &replied).map(|it| format!("RESP{protocol} {manner:?} {it}")),
+                );
             }
         }
     }

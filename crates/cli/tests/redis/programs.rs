@@ -45,9 +45,11 @@ fn redis_benchmark_counts_exactly() {
         let server = site.start();
         let port = server.resp.port().to_string();
         let mut counted = 0;
-        for (requests, clients, pipeline, more) in
-            [(50_000, "50", "16", &[][..]), (5_000, "50", "1", &[]), (20_000, "8", "100", &["--threads", "2"])]
-        {
+        for (requests, clients, pipeline, more) in [
+            (50_000, "50", "16", &[][..]),
+            (5_000, "50", "1", &[]),
+            (20_000, "8", "100", &["--threads", "2"]),
+        ] {
             let number = requests.to_string();
             let mut command = Command::new(&program);
             command.args(["-h", "127.0.0.1", "-p", &port, "-t", "incr", "-q", "-n", &number]);

@@ -85,7 +85,10 @@ fn check(site: &Site, clients: &[Sender]) {
         let (value, mine) = (values[0].count(), clients.iter().filter(|client| client.tag == tag));
         let (issued, acknowledged) =
             mine.fold((0, 0), |sum, client| (sum.0 + client.issued, sum.1 + client.acknowledged));
-        assert!((acknowledged..=issued).contains(&value), "{value}, {acknowledged} acknowledged, {issued} sent");
+        assert!(
+            (acknowledged..=issued).contains(&value),
+            "{value}, {acknowledged} acknowledged, {issued} sent"
+        );
     }
     assert_eq!(reader.call("PING"), Value::Simple("PONG".to_owned()));
     server.kill();
