@@ -1,8 +1,9 @@
 //! What a client asks of the counters, once its command has been understood.
 
-use super::{Arguments, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, RequestError};
+use super::{Arguments, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, RequestError};
 
-/// A command on counters. Every key in it has 1 to [`KEY_BYTES_MAX`] bytes.
+/// A command on counters. Every key in it has 1 to [`KEY_BYTES_MAX`] bytes, every pattern at most
+/// [`PATTERN_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
     /// `INCR`, `DECR`, `INCRBY`, `DECRBY`. Reply: the new value.
@@ -168,6 +169,14 @@ impl<'a> Keys<'a> {
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         self.0.iter()
     }
+}
+
+/// The pattern itself, if it is not too long.
+pub(crate) fn check_pattern(pattern: &[u8]) -> Result<&[u8], RequestError> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(RequestError::PatternLength { bytes: pattern.len() });
+    }
+    Ok(pattern)
 }
 
 /// The key itself, if it has a length that may be stored.
