@@ -95,6 +95,10 @@ impl Session {
     ) -> Step<'a> {
         let spec = match commands::find(arguments) {
             Ok(spec) => spec,
+            // What we do not do is nobody's business before that; what nobody knows is told to anyone, as in Redis.
+            Err(RequestError::NotSupported { .. } | RequestError::ClusterDisabled) if !self.authenticated => {
+                return self.refuse(arguments, &RequestError::NotAuthenticated, out);
+            }
             Err(error) => return self.refuse(arguments, &error, out),
         };
         if !self.authenticated && spec.gate != Gate::Anyone {
