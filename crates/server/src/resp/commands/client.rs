@@ -155,13 +155,15 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
         (Some(option), Some(_)) if option.eq_ignore_ascii_case(b"ID") => {
             let id = |argument| integer::parse(argument).and_then(|id| u64::try_from(id).ok());
             let ids: Option<Vec<u64>> = arguments.skip(3).iter().map(id).collect();
-            wanted = Some(ids.ok_or(RequestError::InvalidClientId)?);
+            let mut ids = ids.ok_or(RequestError::InvalidClientId)?;
+            ids.sort_unstable();
+            wanted = Some(ids);
         }
         _ => return Err(RequestError::Syntax),
     }
     let mut text = String::new();
     for client in call.server.clients() {
-        if wanted.as_ref().is_none_or(|ids| ids.contains(&client.id)) {
+        if wanted.as_ref().is_none_or(|ids| ids.binary_search(&client.id).is_ok()) {
             text += &describe(&client);
         }
     }
