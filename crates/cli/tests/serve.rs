@@ -94,7 +94,7 @@ fn passwords_are_not_printed() {
         [(vec!["--requirepass", "hunter2"], vec![]), (vec![], vec![("QUIPU_REQUIREPASS", "hunter2")])]
     {
         let text = printed(&args, &environment);
-        assert!(text.contains("requirepass = \"********\""), "{text}");
+        assert!(text.contains("# requirepass = \"********\" # from "), "{text}");
         assert!(!text.contains("hunter2"), "{text}");
     }
     let help = quipu(&["--help"], &[("QUIPU_REQUIREPASS", "hunter2")]);

@@ -39,7 +39,8 @@ pub const WATCHES_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// What the front end needs of a node.
 pub trait Counters: Clone + Send + Sync + 'static {
-    /// Runs a command; the answer comes when it is durable.
+    /// Runs a command; the answer comes when it is durable. The command runs even if nobody waits for its answer any
+    /// more: a client may have gone.
     fn call(&self, command: Command<'_>) -> impl Future<Output = Reply> + Send;
     /// Counters in the order of their keys.
     fn list(&self, request: ListRequest) -> impl Future<Output = Result<Listing, Refusal>> + Send;

@@ -20,6 +20,8 @@ pub const CONNECTIONS_MAX: usize = 1_024;
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
+/// How long a client may leave its answer unread.
+const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long requests that run may go on after the order to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long to wait before accepting again where no more files may be opened.
@@ -46,23 +48,26 @@ pub async fn serve_http<C: Counters>(
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        tokio::select! {
+        let accepted = tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
-                    metrics.connections_refused.inc();
-                    turn_away(&stream);
-                }
-                Ok((stream, _)) => {
-                    let place = Place::taken(&metrics.http_connections);
-                    connections.spawn(converse(stream, router.clone(), stopped.clone(), place));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept an HTTP connection");
-                    tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
-                }
-            },
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        // Those that have ended take no place.
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
+                metrics.connections_refused.inc();
+                turn_away(&stream);
+            }
+            Ok((stream, _)) => {
+                let place = Place::taken(&metrics.http_connections);
+                connections.spawn(converse(stream, router.clone(), stopped.clone(), place));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+            }
         }
     }
     drop(listener);
@@ -96,7 +101,10 @@ async fn converse(stream: TcpStream, router: Router, mut stopped: watch::Receive
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Unstalled::new(stream)), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Unstalled::new(stream, STALL_TIME_MAX)),
+            TowerToHyperService::new(router),
+        );
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
