@@ -75,6 +75,15 @@ impl Released {
     }
 }
 
+/// What a commit has handed to the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Written {
+    /// Counters and operations.
+    pub rows: usize,
+    /// The bytes of their records.
+    pub bytes: usize,
+}
+
 /// Numbers about a host, for people.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HostStats {
@@ -239,10 +248,12 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     /// Makes everything submitted durable, and releases what may be known then.
-    pub fn commit(&mut self, now: Moment, released: &mut Released) {
+    /// Returns how much was written, if anything.
+    pub fn commit(&mut self, now: Moment, released: &mut Released) -> Option<Written> {
         released.replies.append(&mut self.refused.replies);
         let mut batches = Vec::with_capacity(self.pending.len());
         let mut waiting = Vec::with_capacity(self.pending.len());
+        let mut written = Written::default();
         for id in mem::take(&mut self.pending) {
             let Some(running) = self.running(id) else { continue };
             running.pending = false;
@@ -250,6 +261,8 @@ impl<L: Log, T: Table> Host<L, T> {
             let sealed = running.shard.seal(now_ms);
             match sealed.record {
                 Some(record) => {
+                    written.rows += sealed.rows;
+                    written.bytes += record.len();
                     waiting.push((id, sealed.outputs));
                     batches.push(Batch { shard: id, record });
                 }
@@ -258,7 +271,7 @@ impl<L: Log, T: Table> Host<L, T> {
             }
         }
         if batches.is_empty() {
-            return;
+            return None;
         }
         self.discipline.before_commit(&mut waiting, released);
         if self.discipline.checkpoints_early() {
@@ -268,6 +281,7 @@ impl<L: Log, T: Table> Host<L, T> {
         for (((id, outputs), outcome), batch) in waiting.into_iter().zip(outcomes).zip(&batches) {
             self.settle(id, outputs, outcome, batch.record.len() as u64, now, released);
         }
+        Some(written)
     }
 
     fn settle(

@@ -9,7 +9,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use minicbor::{Decode, Encode};
-use quipu_crdt::bloom::{Adaptive, ElementHash, Forgetful, Limits, Settings as FilterSettings};
+use quipu_crdt::bloom::{Adaptive, BITS_MAX, ElementHash, Forgetful, Limits, Settings as FilterSettings};
 use quipu_storage::{Row, Slice, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -26,7 +26,6 @@ const PAGE_OPERATIONS: usize = 64;
 const PAGES_LOG2_MAX: u32 = 15;
 /// The filter of a shard begins with so many bits and grows with the load.
 const FILTER_BITS_MIN: u64 = 1 << 14;
-const FILTER_BITS_MAX: u64 = quipu_crdt::bloom::BITS_MAX;
 /// Fewer than the optimum for one in a million: half the work for a fifth more memory.
 const FILTER_HASHES: u8 = 10;
 const FILTER_PAST: usize = 3;
@@ -267,7 +266,7 @@ impl Operations {
             period_ms_min: (period_ms / 2).max(1),
             period_ms_max: period_ms,
             period_ms_step: (period_ms / 8).max(1),
-            bits_max: FILTER_BITS_MAX,
+            bits_max: BITS_MAX,
         };
         let map = || HashMap::with_hasher(FixedState::with_seed(seed));
         Self {

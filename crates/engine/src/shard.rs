@@ -45,6 +45,8 @@ pub struct Outputs {
 pub struct Sealed {
     /// To be stored; `None` if nothing has changed.
     pub record: Option<Vec<u8>>,
+    /// How many counters and operations are in it.
+    pub rows: usize,
     /// To be released after that.
     pub outputs: Outputs,
 }
@@ -391,7 +393,7 @@ impl Shard {
         let mut outputs = std::mem::take(&mut self.outputs);
         self.operations.seal();
         if self.touched.is_empty() && self.counted.is_empty() {
-            return Sealed { record: None, outputs };
+            return Sealed { record: None, rows: 0, outputs };
         }
         self.summary.time_ms = now_ms;
         let counters = &self.counters;
@@ -400,6 +402,7 @@ impl Shard {
             (&*entry.key, entry.version, entry.counter.as_ref())
         });
         let record = record::encode_record(&self.summary, changes, &self.counted);
+        let rows = self.touched.len() + self.counted.len();
         for index in self.touched.drain(..) {
             self.counters.flags(index).touched = false;
             if !self.watched.is_empty() {
@@ -411,7 +414,7 @@ impl Shard {
         }
         self.counted.clear();
         self.record_bytes = 0;
-        Sealed { record: Some(record), outputs }
+        Sealed { record: Some(record), rows, outputs }
     }
 
     /// Is there something that a checkpoint would write?

@@ -1,1 +1,13 @@
-//! The node.
+//! The node of a counter database: worker threads that run shards, and the front ends by which people reach them.
+//!
+//! Start with [`Server`], which puts everything together, then `node/worker.rs`, the loop that counts. [`resp`] is the
+//! Redis protocol without sockets, [`config`] what a node is told, [`metrics`] what it tells about itself.
+
+pub mod auth;
+pub mod config;
+pub mod http;
+pub mod metrics;
+mod node;
+pub mod resp;
+
+pub use node::{ServeError, Server};

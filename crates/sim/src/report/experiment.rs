@@ -41,6 +41,19 @@ pub struct Experiment {
     pub remarks: &'static str,
 }
 
+/// What is drawn of a table.
+#[derive(Debug, Clone, Copy)]
+pub struct Figure<'a> {
+    /// What is asked.
+    pub title: &'a str,
+    /// The horizontal axis of all panels.
+    pub x: &'a Axis,
+    /// From top to bottom.
+    pub panels: &'a [Panel],
+    /// The paper's values, drawn as lines.
+    pub references: &'a [Reference],
+}
+
 /// How an axis is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Spread {

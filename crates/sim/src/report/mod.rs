@@ -12,10 +12,10 @@ mod table;
 mod write;
 
 pub use experiment::{
-    Axis, Comparison, Experiment, Mark, Panel, Place, Reference, Scale, Series, Spread, Verdict,
+    Axis, Comparison, Experiment, Figure, Mark, Panel, Place, Reference, Scale, Series, Spread, Verdict,
 };
 pub use page::index_html;
-pub use plot::{PlotError, svg};
+pub use plot::{PlotError, draw_figure, svg};
 pub use table::{Cell, Table};
 pub use write::{Outcome, ReportError, RunWatch, prepare, write};
 

@@ -1,6 +1,6 @@
 //! Tables as SVG plots. Nothing of the system is needed to draw them.
 
-use super::{Axis, Cell, Experiment, Mark, Panel, Place, Reference, Spread, Table};
+use super::{Axis, Cell, Experiment, Figure, Mark, Panel, Place, Reference, Spread, Table};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use std::ops::Range;
@@ -41,34 +41,38 @@ const REFERENCE: RGBColor = RGBColor(110, 110, 110);
 
 /// The plot of an experiment's table.
 pub fn svg(experiment: &Experiment, table: &Table) -> Result<String, PlotError> {
-    let references = (experiment.references)(table);
+    let Experiment { title, x, panels, .. } = experiment;
+    draw_figure(&Figure { title, x, panels, references: &(experiment.references)(table) }, table)
+}
+
+/// The plot of a table.
+pub fn draw_figure(figure: &Figure<'_>, table: &Table) -> Result<String, PlotError> {
     let mut text = String::new();
-    let heights: Vec<u32> = (0..experiment.panels.len())
-        .map(|index| PANEL_HEIGHT + legend_height(&experiment.panels[index], index, &references))
+    let heights: Vec<u32> = (0..figure.panels.len())
+        .map(|index| PANEL_HEIGHT + legend_height(&figure.panels[index], index, figure.references))
         .collect();
     let height = TITLE_HEIGHT + heights.iter().sum::<u32>();
-    draw(experiment, table, &references, &heights, SVGBackend::with_string(&mut text, (WIDTH, height)))
+    draw(figure, table, &heights, SVGBackend::with_string(&mut text, (WIDTH, height)))
         .map_err(|error| PlotError(error.to_string()))?;
     Ok(text)
 }
 
 fn draw(
-    experiment: &Experiment,
+    figure: &Figure<'_>,
     table: &Table,
-    references: &[Reference],
     heights: &[u32],
     backend: SVGBackend<'_>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let root = backend.into_drawing_area();
     root.fill(&WHITE)?;
     let title = ("sans-serif", 19).into_font().style(FontStyle::Bold);
-    let mut rest = root.titled(experiment.title, title)?;
-    for (index, panel) in experiment.panels.iter().enumerate() {
+    let mut rest = root.titled(figure.title, title)?;
+    for (index, panel) in figure.panels.iter().enumerate() {
         let (area, below) = rest.split_vertically(heights[index]);
         rest = below;
         let of_panel: Vec<&Reference> =
-            references.iter().filter(|reference| reference.panel == index).collect();
-        draw_panel(&area, &experiment.x, panel, &of_panel, table)?;
+            figure.references.iter().filter(|reference| reference.panel == index).collect();
+        draw_panel(&area, figure.x, panel, &of_panel, table)?;
     }
     root.present()?;
     Ok(())

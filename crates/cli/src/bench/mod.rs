@@ -1,0 +1,38 @@
+//! `quipu bench`: a load generator for any server that speaks the Redis protocol.
+//!
+//! [`args`] are the flags, [`session`] runs the rounds; [`round`] is the event loop in which they run, and
+//! [`compare`] and [`output`] say what they have shown. [`retries`] is an experiment of its own.
+
+mod args;
+mod bars;
+mod commands;
+mod compare;
+mod connection;
+mod endpoint;
+mod error;
+mod keys;
+mod load;
+mod output;
+mod replies;
+mod retries;
+mod round;
+mod session;
+mod verify;
+
+pub(crate) use args::Args;
+
+use crate::failure::Failure;
+
+/// What else can be done with a server.
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    // Without a doc comment: all it says stands on its `Args`.
+    Retries(retries::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    match &args.command {
+        Some(Command::Retries(args)) => retries::run(args),
+        None => session::run(&args.plan()?),
+    }
+}

@@ -1,0 +1,70 @@
+//! `quipu serve`: settings from flags, environment, file and defaults, and a node that runs with them.
+
+use crate::failure::Failure;
+use quipu_server::Server;
+use quipu_server::config::{Config, Origin, Settings, settings};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+mod file;
+mod flags;
+mod log;
+mod print;
+
+/// What was said on the command line and in the environment.
+pub(crate) struct Args {
+    settings: Settings,
+    file: Option<PathBuf>,
+    print_config: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let mut settings = args.settings.clone();
+    if let Some(path) = &args.file {
+        file::read(path, &mut settings)?;
+    }
+    let config = Config::new(&settings)
+        .map_err(|error| Failure::Usage { flag: error.flag, problem: error.problem })?;
+    if args.print_config {
+        print!("{}", print::toml(&config, &settings));
+        return Ok(());
+    }
+    log::start(&config)?;
+    serve(&config)
+}
+
+/// Runs a node until it is told to stop.
+fn serve(config: &Config) -> Result<(), Failure> {
+    let (stop, stopped) = mpsc::channel();
+    // Before anything is opened: whoever stops it then still gets an orderly end.
+    ctrlc::set_handler(move || _ = stop.send(()))
+        .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
+    let server = Server::start(config).map_err(Failure::failed)?;
+    println!("{}", ready(&server));
+    // The sender lives as long as the handler, which is for ever.
+    let _ = stopped.recv();
+    tracing::info!("stopping");
+    server.stop().map_err(Failure::failed)?;
+    tracing::info!("stopped; everything acknowledged is stored");
+    Ok(())
+}
+
+/// One line for people and scripts that wait for it.
+fn ready(server: &Server) -> String {
+    let address = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
+    format!("ready resp={} http={}", address(server.resp_address()), address(server.http_address()))
+}
+
+impl Args {
+    /// Remembers a value with the place that it comes from.
+    fn take(&mut self, known: &settings::Known, matches: &clap::ArgMatches) {
+        let id = known.name.replace('-', "_");
+        let Some(text) = matches.get_one::<String>(&id) else { return };
+        let origin = match matches.value_source(&id) {
+            Some(clap::parser::ValueSource::EnvVariable) => Origin::Environment,
+            _ => Origin::Flag,
+        };
+        self.settings.give(known, text, origin);
+    }
+}

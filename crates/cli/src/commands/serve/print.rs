@@ -1,0 +1,73 @@
+//! `--print-config`: the settings as a file that `--config` reads, with where each comes from.
+
+use quipu_server::config::{
+    Config, Origin, SHARDS_DEFAULT, Settings, format_bytes, format_duration, settings,
+};
+use std::{fmt::Write, net::SocketAddr};
+use toml::Value;
+
+/// What is written for a setting.
+enum Shown {
+    Value(Value),
+    /// There is one that is not to be seen. As a comment: read again, the mask would become the password.
+    Masked,
+    /// There is none; what that means.
+    Unset(String),
+}
+
+pub(super) fn toml(config: &Config, settings: &Settings) -> String {
+    let mut text = String::new();
+    for known in settings::ALL {
+        let origin = match settings.origin(known) {
+            Origin::Default => "default".to_owned(),
+            Origin::File(path) => format!("from {}", path.display()),
+            Origin::Environment => format!("from {}", known.variable),
+            Origin::Flag => format!("from {}", known.flag),
+        };
+        // Writing to a text cannot fail.
+        let _ = match shown(known, config, settings) {
+            Shown::Value(value) => writeln!(text, "{} = {value} # {origin}", known.name),
+            Shown::Masked => writeln!(text, "# {} = \"********\" # {origin}", known.name),
+            Shown::Unset(meaning) => writeln!(text, "# {} is not set: {meaning}", known.name),
+        };
+    }
+    text
+}
+
+fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown {
+    let text = |text: &dyn ToString| Value::String(text.to_string());
+    let address = |address: Option<SocketAddr>| text(&address.map_or("off".to_owned(), |it| it.to_string()));
+    let number = |number: usize| Value::Integer(i64::try_from(number).unwrap_or(i64::MAX));
+    let optional = |value: Option<Value>, meaning: &str| match value {
+        Some(value) => Shown::Value(value),
+        None => Shown::Unset(meaning.to_owned()),
+    };
+    let value = match *known {
+        settings::DATA => text(&config.data.display()),
+        settings::RESP => address(config.resp),
+        settings::HTTP => address(config.http),
+        settings::DURABILITY => text(&config.durability),
+        settings::MEMORY => text(&format_bytes(config.memory_bytes)),
+        settings::WORKERS => number(config.workers),
+        settings::SHARDS => {
+            let meaning = format!("as the data folder has; {SHARDS_DEFAULT} for a new one");
+            return optional(config.shards.map(|shards| number(shards.into())), &meaning);
+        }
+        settings::IDMP_WINDOW => text(&format_duration(config.idmp_window)),
+        settings::IDMP_MODE => text(&config.idmp_mode),
+        settings::IDMP_FPP => Value::Float(config.idmp_fpp),
+        settings::MAX_CLIENTS => number(config.max_clients),
+        settings::REQUIREPASS if settings.text(known).is_some() => return Shown::Masked,
+        settings::REQUIREPASS => {
+            return Shown::Unset("clients need no password for the user default".to_owned());
+        }
+        settings::ACL_FILE => {
+            return optional(settings.text(known).map(|path| text(&path)), "there is no file of users");
+        }
+        settings::INSECURE => Value::Boolean(config.insecure),
+        settings::LOG_LEVEL => text(&config.log_level),
+        settings::LOG_FORMAT => text(&config.log_format),
+        _ => return Shown::Unset("it is not shown".to_owned()),
+    };
+    Shown::Value(value)
+}

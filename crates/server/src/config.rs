@@ -1,0 +1,170 @@
+//! What a node is told when it starts: one value that is known to be good.
+//!
+//! [`settings`] has the names and sources of the settings; this module reads and checks their values.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::auth::Users;
+use values::{address, folder, probability, shards, whole, within, yes_or_no};
+
+mod choices;
+pub mod settings;
+mod units;
+mod values;
+
+pub use choices::{Durability, IdmpMode, LogFormat, LogLevel};
+pub use settings::{ConfigError, Origin, Settings};
+pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
+
+/// With how many shards a new data folder is made, unless told otherwise.
+pub const SHARDS_DEFAULT: u16 = 64;
+/// There are that many hash slots; a shard has at least one.
+pub const SHARDS_MAX: u16 = 16_384;
+/// More workers than this do not help.
+pub const WORKERS_MAX: usize = 256;
+/// With less the node would only read from disk.
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
+/// Longer than this between two flushes is no durability.
+pub const FLUSH_INTERVAL_MAX: Duration = Duration::from_secs(60);
+/// Clients need some time to retry.
+pub const IDMP_WINDOW_MIN: Duration = Duration::from_secs(1);
+/// Every id of the window is on disk.
+pub const IDMP_WINDOW_MAX: Duration = Duration::from_secs(7 * 86_400);
+/// A filter that is wrong more often is of no use.
+pub const IDMP_FPP_MAX: f64 = 0.1;
+/// Smaller than this, and the filter is larger than the ids that it stands for.
+pub const IDMP_FPP_MIN: f64 = 1e-12;
+/// Operating systems allow no more sockets in a process.
+pub const CLIENTS_MAX: usize = 1_000_000;
+
+/// Everything a node is told. Made by [`Config::new`] alone, so a bad one does not exist.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Config {
+    /// The folder that holds everything; made if it is not there.
+    pub data: PathBuf,
+    /// Where Redis clients connect; `None`: nowhere.
+    pub resp: Option<SocketAddr>,
+    /// Where HTTP clients connect; `None`: nowhere.
+    pub http: Option<SocketAddr>,
+    /// When a count is acknowledged.
+    pub durability: Durability,
+    /// How much memory counters may take; the others stay on disk.
+    pub memory_bytes: u64,
+    /// Threads that run shards.
+    pub workers: usize,
+    /// How many shards the data folder has; `None`: as it was made, and [`SHARDS_DEFAULT`] for a new one.
+    pub shards: Option<u16>,
+    /// For how long operation ids are remembered.
+    pub idmp_window: Duration,
+    /// How repeated operations are recognised.
+    pub idmp_mode: IdmpMode,
+    /// How often the filter may take a new operation for a repeated one.
+    pub idmp_fpp: f64,
+    /// How many Redis clients may be connected.
+    pub max_clients: usize,
+    /// Who may connect.
+    pub users: Users,
+    /// Was it said that everybody may connect from everywhere?
+    pub insecure: bool,
+    /// What is logged.
+    pub log_level: LogLevel,
+    /// And how.
+    pub log_format: LogFormat,
+}
+
+impl Config {
+    /// Reads and checks all values, and the file of users if there is one.
+    pub fn new(settings: &Settings) -> Result<Self, ConfigError> {
+        let mut config = Self {
+            data: settings.required(&settings::DATA, folder)?,
+            resp: settings.required(&settings::RESP, address)?,
+            http: settings.required(&settings::HTTP, address)?,
+            durability: settings.required(&settings::DURABILITY, str::parse)?,
+            memory_bytes: settings.required(&settings::MEMORY, |text| {
+                within(parse_bytes(text)?, MEMORY_BYTES_MIN, u64::MAX, format_bytes)
+            })?,
+            workers: settings
+                .optional(&settings::WORKERS, |text| whole(text, 1, WORKERS_MAX))?
+                .unwrap_or_else(workers_default),
+            shards: settings.optional(&settings::SHARDS, shards)?,
+            idmp_window: settings.required(&settings::IDMP_WINDOW, |text| {
+                within(parse_duration(text)?, IDMP_WINDOW_MIN, IDMP_WINDOW_MAX, format_duration)
+            })?,
+            idmp_mode: settings.required(&settings::IDMP_MODE, str::parse)?,
+            idmp_fpp: settings.required(&settings::IDMP_FPP, probability)?,
+            max_clients: settings.required(&settings::MAX_CLIENTS, |text| whole(text, 1, CLIENTS_MAX))?,
+            users: users(settings)?,
+            insecure: settings.required(&settings::INSECURE, yes_or_no)?,
+            log_level: settings.required(&settings::LOG_LEVEL, str::parse)?,
+            log_format: settings.required(&settings::LOG_FORMAT, str::parse)?,
+        };
+        config.check_addresses(settings)?;
+        config.limit_workers(settings)?;
+        Ok(config)
+    }
+
+    fn check_addresses(&self, settings: &Settings) -> Result<(), ConfigError> {
+        for (known, address) in [(&settings::RESP, self.resp), (&settings::HTTP, self.http)] {
+            let public = address.is_some_and(|address| !address.ip().is_loopback());
+            if public && !self.users.required() && !self.insecure {
+                return Err(settings.refuse(
+                    known,
+                    "can be reached from other machines, and there is no password; give --requirepass or --acl-file, \
+                     or a loopback address such as 127.0.0.1. If everybody there may count, say --insecure",
+                ));
+            }
+        }
+        match (self.resp, self.http) {
+            (None, None) => Err(settings.refuse(
+                &settings::HTTP,
+                "while --resp is off too: nobody could connect; give one of them an address",
+            )),
+            (Some(resp), Some(http)) if resp == http && resp.port() != 0 => {
+                Err(settings.refuse(&settings::HTTP, "is the address of --resp too; give another port"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A worker without a shard would be idle for ever.
+    fn limit_workers(&mut self, settings: &Settings) -> Result<(), ConfigError> {
+        let shards = usize::from(self.shards.unwrap_or(SHARDS_DEFAULT));
+        if self.workers > shards && settings.origin(&settings::WORKERS) != Origin::Default {
+            let problem = format!("is more than the {shards} shards; give at most {shards}");
+            return Err(settings.refuse(&settings::WORKERS, problem));
+        }
+        self.workers = self.workers.min(shards);
+        Ok(())
+    }
+}
+
+/// All cores but one, which is for the front ends and the disk.
+fn workers_default() -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    cores.saturating_sub(1).clamp(1, WORKERS_MAX)
+}
+
+/// From the one password or the file, not both: two ways to say who may connect would contradict each other.
+fn users(settings: &Settings) -> Result<Users, ConfigError> {
+    let file = settings.optional(&settings::ACL_FILE, |path| {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot be read: {error}; give a file of users, or none"))?;
+        text.parse::<Users>().map_err(|error| format!("is not a file of users: {error}"))
+    })?;
+    let password = settings.optional(&settings::REQUIREPASS, |password| {
+        Users::with_password(password).map_err(|error| error.to_string())
+    })?;
+    match (file, password) {
+        (Some(_), Some(_)) => {
+            let problem =
+                "and --requirepass both say who may connect; add a line `user default PASSWORD` to the file";
+            Err(settings.refuse(&settings::ACL_FILE, problem))
+        }
+        (Some(users), None) | (None, Some(users)) => Ok(users),
+        (None, None) => Ok(Users::default()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! What is read from where, and what is refused.
+
+use super::*;
+use settings::Known;
+use std::io::Write;
+
+fn given(values: &[(&Known, &str)]) -> Settings {
+    let mut settings = Settings::default();
+    for (known, text) in values {
+        settings.give(known, *text, Origin::Flag);
+    }
+    settings
+}
+
+fn refusal(values: &[(&Known, &str)]) -> ConfigError {
+    Config::new(&given(values)).expect_err(&format!("{:?}", values.iter().map(|it| it.1).collect::<Vec<_>>()))
+}
+
+#[test]
+fn the_defaults_are_good() {
+    let config = Config::new(&Settings::default()).expect("defaults");
+    assert_eq!(config.data, PathBuf::from("./quipu-data"));
+    assert_eq!(config.resp, "127.0.0.1:7379".parse().ok());
+    assert_eq!(config.http, "127.0.0.1:7380".parse().ok());
+    assert_eq!(config.durability, Durability::Always);
+    assert_eq!(config.memory_bytes, 1 << 30);
+    assert!((1..=WORKERS_MAX).contains(&config.workers));
+    assert_eq!(config.shards, None);
+    assert_eq!(config.idmp_window, Duration::from_secs(600));
+    assert_eq!(config.idmp_mode, IdmpMode::Exact);
+    assert_eq!(config.idmp_fpp, 1e-6);
+    assert_eq!(config.max_clients, 10_000);
+    assert!(!config.users.required());
+    assert!(!config.insecure);
+    assert_eq!((config.log_level, config.log_format), (LogLevel::Info, LogFormat::Text));
+}
+
+#[test]
+fn every_value_can_be_given() {
+    let config = Config::new(&given(&[
+        (&settings::DATA, "/var/lib/quipu"),
+        (&settings::RESP, "off"),
+        (&settings::HTTP, "localhost:0"),
+        (&settings::DURABILITY, "interval:250"),
+        (&settings::MEMORY, "64MiB"),
+        (&settings::WORKERS, "3"),
+        (&settings::SHARDS, "128"),
+        (&settings::IDMP_WINDOW, "24h"),
+        (&settings::IDMP_MODE, "filter"),
+        (&settings::IDMP_FPP, "1e-4"),
+        (&settings::MAX_CLIENTS, "5"),
+        (&settings::REQUIREPASS, "secret"),
+        (&settings::INSECURE, "true"),
+        (&settings::LOG_LEVEL, "debug"),
+        (&settings::LOG_FORMAT, "json"),
+    ]))
+    .expect("all good");
+    assert_eq!(config.data, PathBuf::from("/var/lib/quipu"));
+    assert_eq!((config.resp, config.http), (None, "127.0.0.1:0".parse().ok()));
+    assert_eq!(config.durability, Durability::Interval(Duration::from_millis(250)));
+    assert_eq!((config.memory_bytes, config.workers, config.shards), (64 << 20, 3, Some(128)));
+    assert_eq!((config.idmp_window, config.idmp_mode), (Duration::from_secs(86_400), IdmpMode::Filter));
+    assert_eq!((config.idmp_fpp, config.max_clients), (1e-4, 5));
+    assert_eq!(config.users.check(b"default", b"secret").as_deref(), Some("default"));
+    assert!(config.insecure);
+    assert_eq!((config.log_level, config.log_format), (LogLevel::Debug, LogFormat::Json));
+}
+
+#[test]
+fn bad_values_are_refused_with_flag_value_and_remedy() {
+    for (known, value, remedy) in [
+        (&settings::DATA, "", "such as ./quipu-data"),
+        (&settings::RESP, "7379", "127.0.0.1:7380"),
+        (&settings::HTTP, "example.org:80", "127.0.0.1:7380"),
+        (&settings::DURABILITY, "sometimes", "interval:100"),
+        (&settings::DURABILITY, "interval:soon", "interval:100"),
+        (&settings::DURABILITY, "interval:0", "less than 1"),
+        (&settings::DURABILITY, "interval:60001", "more than 60000"),
+        (&settings::MEMORY, "1MiB", "less than 16MiB"),
+        (&settings::MEMORY, "lots", "such as 512MiB"),
+        (&settings::WORKERS, "0", "less than 1"),
+        (&settings::WORKERS, "257", "more than 256"),
+        (&settings::WORKERS, "65", "64 shards"),
+        (&settings::SHARDS, "100", "give 64 or 128"),
+        (&settings::SHARDS, "0", "less than 1"),
+        (&settings::SHARDS, "32768", "more than 16384"),
+        (&settings::SHARDS, "65536", "no whole number from 1 to 16384"),
+        (&settings::IDMP_WINDOW, "999ms", "less than 1s"),
+        (&settings::IDMP_WINDOW, "8d", "more than 7d"),
+        (&settings::IDMP_MODE, "guess", "exact, filter"),
+        (&settings::IDMP_FPP, "0", "not within"),
+        (&settings::IDMP_FPP, "0.5", "not within"),
+        (&settings::IDMP_FPP, "NaN", "not within"),
+        (&settings::IDMP_FPP, "rarely", "such as 0.000001"),
+        (&settings::MAX_CLIENTS, "0", "less than 1"),
+        (&settings::MAX_CLIENTS, "-1", "no whole number"),
+        (&settings::ACL_FILE, "no-such-file.acl", "cannot be read"),
+        (&settings::INSECURE, "perhaps", "neither true nor false"),
+        (&settings::LOG_LEVEL, "loud", "error, warn, info, debug, trace"),
+        (&settings::LOG_FORMAT, "xml", "text, json"),
+    ] {
+        let error = refusal(&[(known, value)]);
+        assert_eq!(error.flag, known.flag);
+        let text = error.to_string();
+        assert!(text.starts_with(known.flag) && text.contains(&format!("{value:?}")), "{text}");
+        assert!(text.contains(remedy), "{text}");
+    }
+}
+
+#[test]
+fn there_are_no_more_workers_than_shards() {
+    assert_eq!(Config::new(&given(&[(&settings::SHARDS, "1")])).expect("good").workers, 1);
+}
+
+#[test]
+fn a_bad_password_is_refused_without_showing_it() {
+    let long = "hunter2".repeat(100);
+    let text = refusal(&[(&settings::REQUIREPASS, &long)]).to_string();
+    assert!(text.starts_with("--requirepass: the value has 700 bytes"), "{text}");
+    assert!(!text.contains("hunter2"), "{text}");
+    assert!(refusal(&[(&settings::REQUIREPASS, "")]).to_string().contains("is empty"));
+}
+
+#[test]
+fn a_public_address_needs_a_password_or_a_word() {
+    for (known, address) in [
+        (&settings::RESP, "0.0.0.0:7379"),
+        (&settings::HTTP, "0.0.0.0:7380"),
+        (&settings::HTTP, "[::]:7380"),
+        (&settings::RESP, "192.168.1.5:7379"),
+    ] {
+        let text = refusal(&[(known, address)]).to_string();
+        assert!(
+            text.contains(known.flag) && text.contains(address) && text.contains("--requirepass"),
+            "{text}"
+        );
+        for allowed in [(&settings::REQUIREPASS, "secret"), (&settings::INSECURE, "true")] {
+            assert!(
+                Config::new(&given(&[(known, address), allowed])).is_ok(),
+                "{address} with {}",
+                allowed.0.name
+            );
+        }
+    }
+    assert!(Config::new(&given(&[(&settings::HTTP, "[::1]:7380")])).is_ok());
+}
+
+#[test]
+fn somebody_must_be_able_to_connect() {
+    let text = refusal(&[(&settings::RESP, "off"), (&settings::HTTP, "off")]).to_string();
+    assert!(text.contains("nobody could connect"), "{text}");
+    let text = refusal(&[(&settings::RESP, "127.0.0.1:7380")]).to_string();
+    assert!(text.contains("another port"), "{text}");
+    assert!(
+        Config::new(&given(&[(&settings::RESP, "127.0.0.1:0"), (&settings::HTTP, "127.0.0.1:0")])).is_ok()
+    );
+}
+
+#[test]
+fn users_come_from_a_file_or_a_password() {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    writeln!(file, "user alice wonderland").expect("written");
+    let path = file.path().to_str().expect("a name").to_owned();
+    let path = path.as_str();
+    let config = Config::new(&given(&[(&settings::ACL_FILE, path), (&settings::RESP, "0.0.0.0:1")]));
+    let users = config.expect("a password is there").users;
+    assert_eq!(users.check(b"alice", b"wonderland").as_deref(), Some("alice"));
+
+    let text = refusal(&[(&settings::ACL_FILE, path), (&settings::REQUIREPASS, "x")]).to_string();
+    assert!(text.contains("user default PASSWORD"), "{text}");
+    writeln!(file, "user alice again").expect("written");
+    let text = refusal(&[(&settings::ACL_FILE, path)]).to_string();
+    assert!(text.contains("line 2"), "{text}");
+}
+
+#[test]
+fn flags_come_before_environment_before_file_before_defaults() {
+    let known = &settings::MEMORY;
+    let sources = [Origin::File("quipu.toml".into()), Origin::Environment, Origin::Flag];
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0]] {
+        let mut settings = Settings::default();
+        assert_eq!(settings.origin(known), Origin::Default);
+        for index in order {
+            settings.give(known, format!("{}MiB", 100 + index), sources[index].clone());
+        }
+        assert_eq!(settings.origin(known), Origin::Flag);
+        assert_eq!(Config::new(&settings).expect("good").memory_bytes, 102 << 20);
+    }
+}
+
+#[test]
+fn an_error_tells_where_the_value_stands() {
+    for (origin, place) in [
+        (Origin::Environment, "(from the environment variable QUIPU_IDMP_WINDOW)"),
+        (Origin::File("etc/quipu.toml".into()), "(from etc/quipu.toml)"),
+    ] {
+        let mut settings = Settings::default();
+        settings.give(&settings::IDMP_WINDOW, "soon", origin);
+        let text = Config::new(&settings).expect_err("bad").to_string();
+        assert!(text.contains(place), "{text}");
+    }
+}

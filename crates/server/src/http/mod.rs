@@ -1,0 +1,107 @@
+//! Counters over HTTP and JSON.
+//!
+//! [`serve_http`] runs it; the routes stand in [`router`], each with its own small handler. The description for programs is
+//! `openapi.json` beside this file, served at `/v1/openapi.json`.
+
+use std::{future::Future, sync::Arc};
+
+use axum::{
+    Router,
+    http::StatusCode,
+    middleware::from_fn_with_state,
+    routing::{get, post},
+};
+use quipu_engine::{Command, Refusal, Reply};
+use tokio::sync::{Semaphore, watch};
+
+use crate::{auth::Users, metrics::Metrics};
+use problem::Problem;
+
+mod access;
+mod counters;
+pub mod decode;
+mod list;
+mod problem;
+mod request;
+mod running;
+mod serve;
+mod show;
+mod stall;
+mod status;
+mod watching;
+
+pub use decode::ListRequest;
+pub use quipu_engine::Listing;
+pub use serve::{CONNECTIONS_MAX, serve_http};
+
+/// Watches at a time. Less than [`CONNECTIONS_MAX`], so that those who watch leave room for those who count.
+pub const WATCHES_MAX: usize = CONNECTIONS_MAX / 2;
+
+/// What the front end needs of a node.
+pub trait Counters: Clone + Send + Sync + 'static {
+    /// Runs a command; the answer comes when it is durable. The command runs even if nobody waits for its answer any
+    /// more: a client may have gone.
+    fn call(&self, command: Command<'_>) -> impl Future<Output = Reply> + Send;
+    /// Counters in the order of their keys.
+    fn list(&self, request: ListRequest) -> impl Future<Output = Result<Listing, Refusal>> + Send;
+    /// How many counters there are.
+    fn size(&self) -> impl Future<Output = u64> + Send;
+    /// The changes of a counter from now on, coalesced; `None` where there is no such counter. A change is published no
+    /// later than any reply that tells of it, and after it is durable.
+    fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>>;
+    /// Can commands be run? If not, why not.
+    fn ready(&self) -> Result<(), String>;
+}
+
+/// What every handler can reach.
+#[derive(Clone)]
+struct App<C> {
+    counters: C,
+    users: Users,
+    metrics: Metrics,
+    running: running::Running,
+    watches: Arc<Semaphore>,
+}
+
+/// All routes over a node.
+pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics) -> Router {
+    let app = App {
+        counters,
+        users,
+        metrics,
+        running: running::Running::default(),
+        watches: Arc::new(Semaphore::new(WATCHES_MAX)),
+    };
+    let protected = Router::new()
+        .route("/v1/counters", get(list::list::<C>))
+        .route(
+            "/v1/counters/{key}",
+            get(counters::get::<C>).put(counters::create::<C>).delete(counters::delete::<C>),
+        )
+        .route("/v1/counters/{key}/add", post(counters::add::<C>))
+        .route("/v1/counters/{key}/reset", post(counters::reset::<C>))
+        .route("/v1/counters/{key}/info", get(counters::info::<C>))
+        .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
+        .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
+        .route("/metrics", get(status::metrics::<C>))
+        .route_layer(from_fn_with_state(app.clone(), access::check::<C>));
+    let open = Router::new()
+        .route("/health/live", get(status::live))
+        .route("/health/ready", get(status::ready::<C>))
+        .route("/v1/openapi.json", get(status::openapi));
+    open.merge(protected)
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(app.clone(), status::count::<C>))
+        .with_state(app)
+}
+
+async fn no_such_path() -> Problem {
+    let detail = "there is nothing at this path; /v1/openapi.json describes what there is";
+    Problem::new(StatusCode::NOT_FOUND, "no-such-path", "There is nothing here", detail)
+}
+
+async fn no_such_method() -> Problem {
+    let detail = "this path does not know the method; the header `allow` names those that it knows";
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "no-such-method", "The method is not allowed here", detail)
+}

@@ -1,0 +1,136 @@
+//! Errors as `application/problem+json` (RFC 9457), and which status each refusal has.
+
+use axum::{
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use quipu_engine::Refusal;
+use serde_json::{Map, Value, json};
+
+use super::decode::Numbers;
+
+/// Why a request was not done, for programs and for people.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    /// The last part of `type`; programs tell problems apart by it.
+    kind: &'static str,
+    title: &'static str,
+    detail: String,
+    /// What the problem is about, by name.
+    members: Map<String, Value>,
+    header: Option<(&'static str, &'static str)>,
+}
+
+impl Problem {
+    pub(super) fn new(
+        status: StatusCode,
+        kind: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+    ) -> Self {
+        Self { status, kind, title, detail: detail.into(), members: Map::new(), header: None }
+    }
+
+    pub(super) fn with_header(mut self, name: &'static str, value: &'static str) -> Self {
+        self.header = Some((name, value));
+        self
+    }
+
+    fn with_members<const N: usize>(mut self, members: [(&str, Value); N]) -> Self {
+        self.members = members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        self
+    }
+
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "The request cannot be read", detail)
+    }
+
+    pub(super) fn no_such_counter() -> Self {
+        let detail = "there is no counter of this name; the first add makes one";
+        Self::new(StatusCode::NOT_FOUND, "no-such-counter", "There is no such counter", detail)
+    }
+
+    /// The answer to a command does not belong to it: a mistake of ours, not of the client.
+    pub(super) fn unexpected_reply() -> Self {
+        let detail = "the server gave itself an answer that it did not ask for; whether anything was counted is not known";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", "The server is at fault", detail)
+    }
+
+    pub(super) fn refused(refusal: &Refusal, numbers: Numbers) -> Self {
+        let (status, kind, title) = kind(refusal);
+        let problem = Self::new(status, kind, title, refusal.to_string());
+        let show = |number: i128| match numbers {
+            Numbers::Text => json!(number.to_string()),
+            Numbers::Number => {
+                u64::try_from(number).map_or(json!(i64::try_from(number).ok()), |it| json!(it))
+            }
+        };
+        match *refusal {
+            Refusal::OutOfBounds { amount, limit, value, available } => problem.with_members([
+                ("amount", show(amount.into())),
+                ("limit", show(limit.into())),
+                ("value", show(value.into())),
+                ("available", show(available.into())),
+            ]),
+            Refusal::OtherAmount { first, now } => {
+                problem.with_members([("first", show(first.into())), ("now", show(now.into()))])
+            }
+            Refusal::TooOld { age_ms, window_ms } => {
+                problem.with_members([("age_ms", show(age_ms.into())), ("window_ms", show(window_ms.into()))])
+            }
+            Refusal::NotStored(_) | Refusal::InDoubt(_) => problem.with_header("retry-after", "1"),
+            _ => problem,
+        }
+    }
+}
+
+/// 409: it may go through once something has changed. 410: what was known is gone. 422: understood, and not possible.
+fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
+    match refusal {
+        Refusal::Overflow => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "overflow", "The number would not fit into 64 bits")
+        }
+        Refusal::OutOfBounds { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "out-of-bounds", "The counter would cross a limit")
+        }
+        Refusal::OtherAmount { .. } => (
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "other-amount",
+            "The operation was counted with another amount",
+        ),
+        Refusal::TooOld { .. } => {
+            (StatusCode::GONE, "too-old", "The operation is older than what is remembered")
+        }
+        Refusal::FromTheFuture { .. } => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "from-the-future", "The operation's id is from the future")
+        }
+        Refusal::Exists => (StatusCode::CONFLICT, "exists", "The counter exists"),
+        Refusal::BoundedReset => (StatusCode::CONFLICT, "bounded", "A bounded counter is not reset"),
+        Refusal::BadDefinition(_) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, "bad-definition", "The limits contradict each other")
+        }
+        Refusal::BadKey { .. } => (StatusCode::BAD_REQUEST, "bad-key", "The key is too long or empty"),
+        Refusal::NotStored(_) => (StatusCode::SERVICE_UNAVAILABLE, "not-stored", "The store failed"),
+        Refusal::InDoubt(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "in-doubt", "It is not known whether this was stored")
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut body = self.members;
+        body.insert("type".to_owned(), json!(format!("urn:quipu:problem:{}", self.kind)));
+        body.insert("title".to_owned(), json!(self.title));
+        body.insert("status".to_owned(), json!(self.status.as_u16()));
+        body.insert("detail".to_owned(), json!(self.detail));
+        let body = Value::Object(body).to_string();
+        let content_type = [(header::CONTENT_TYPE, "application/problem+json")];
+        let mut response = (self.status, content_type, body).into_response();
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}

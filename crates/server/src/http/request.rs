@@ -1,0 +1,140 @@
+//! Parts of a request, taken so that what is wrong becomes a problem in JSON.
+
+use std::time::Duration;
+
+use axum::{
+    body::Body,
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use tokio_stream::StreamExt;
+
+use super::{
+    decode::{self, ListRequest, Numbers},
+    problem::Problem,
+};
+
+/// The longest body. The longest that makes sense has four numbers.
+pub(super) const BODY_BYTES_MAX: usize = 16 * 1024;
+/// How long a body may take to arrive.
+pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Where parts of `/v1/counters/{key}/operations/{producer}/{id}` stand between the slashes.
+const KEY_PLACE: usize = 3;
+const PRODUCER_PLACE: usize = 5;
+const ID_PLACE: usize = 6;
+
+/// The key in the path. Read from the raw path, because keys are bytes and not always text.
+pub(super) struct Key(pub(super) Vec<u8>);
+
+impl<S: Sync> FromRequestParts<S> for Key {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self(place(parts, KEY_PLACE)))
+    }
+}
+
+/// The producer and the id in the path.
+pub(super) struct Operation {
+    pub(super) producer: Vec<u8>,
+    pub(super) id: Vec<u8>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Operation {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(Self { producer: place(parts, PRODUCER_PLACE), id: place(parts, ID_PLACE) })
+    }
+}
+
+fn place(parts: &Parts, place: usize) -> Vec<u8> {
+    parts.uri.path().split('/').nth(place).map(decode::segment).unwrap_or_default()
+}
+
+/// How the client wants numbers to be written.
+pub(super) struct Values(pub(super) Numbers);
+
+impl<S: Sync> FromRequestParts<S> for Values {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Numbers::of_query(parts.uri.query().unwrap_or_default()).map(Self).map_err(Problem::bad_request)
+    }
+}
+
+/// Which counters the client wants to see.
+pub(super) struct Page(pub(super) ListRequest);
+
+impl<S: Sync> FromRequestParts<S> for Page {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        ListRequest::of_query(parts.uri.query().unwrap_or_default()).map(Self).map_err(Problem::bad_request)
+    }
+}
+
+/// The id that a retry is recognised by, if there is one.
+pub(super) struct IdempotencyKey(pub(super) Option<Vec<u8>>);
+
+impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let mut headers = parts.headers.get_all("idempotency-key").iter();
+        let first = headers.next().map(|header| decode::operation_id(header.as_bytes())).transpose();
+        match headers.next() {
+            Some(_) => Err(Problem::bad_request("the header `Idempotency-Key` is given twice; give it once")),
+            None => first.map(Self).map_err(Problem::bad_request),
+        }
+    }
+}
+
+/// A body that says that it is JSON. Browsers do not let a foreign page send that type without asking first, so such a
+/// page cannot count on a server of this machine.
+pub(super) struct JsonBody(pub(super) Vec<u8>);
+
+impl<S: Sync> FromRequest<S> for JsonBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        check_type(request.headers())?;
+        let body = tokio::time::timeout(BODY_TIME_MAX, read(request.into_body())).await;
+        body.unwrap_or_else(|_| {
+            let detail =
+                format!("the body has not arrived within {} s; nothing was done", BODY_TIME_MAX.as_secs());
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", "The request took too long", detail))
+        })
+        .map(Self)
+    }
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let given = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |given| given.as_bytes());
+    let essence = given.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    if essence.eq_ignore_ascii_case(b"application/json") {
+        return Ok(());
+    }
+    let detail = "send a JSON object with the header `Content-Type: application/json` (with curl: --json)";
+    Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "The body must be JSON", detail))
+}
+
+async fn read(body: Body) -> Result<Vec<u8>, Problem> {
+    let mut chunks = body.into_data_stream();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = chunks.next().await {
+        let chunk = chunk.map_err(|_| Problem::bad_request("the body ended too early; nothing was done"))?;
+        if bytes.len() + chunk.len() > BODY_BYTES_MAX {
+            let detail = format!("the body has more than {BODY_BYTES_MAX} bytes; nothing was done");
+            return Err(Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "too-large",
+                "The body is too large",
+                detail,
+            ));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}

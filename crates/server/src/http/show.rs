@@ -1,0 +1,194 @@
+//! Answers as JSON.
+
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use quipu_engine::{Added, BoundedView, Inspection, Outcome, SiteView};
+use serde::{Serialize, Serializer};
+
+use super::decode::Numbers;
+
+/// A body in JSON. Numbers of 128 bits are written out, which a tree of JSON values could not hold.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: Serialize> IntoResponse for Json<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(body) => ([(header::CONTENT_TYPE, "application/json")], body).into_response(),
+            Err(_) => super::problem::Problem::unexpected_reply().into_response(),
+        }
+    }
+}
+
+/// A number, written as the client asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number {
+    value: i128,
+    numbers: Numbers,
+}
+
+impl Numbers {
+    pub(super) fn show(self, value: impl Into<i128>) -> Number {
+        Number { value: value.into(), numbers: self }
+    }
+
+    fn show_rights(self, rights: u128) -> Number {
+        self.show(i128::try_from(rights).unwrap_or(i128::MAX))
+    }
+}
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.numbers {
+            Numbers::Number => serializer.serialize_i128(self.value),
+            Numbers::Text => serializer.collect_str(&self.value),
+        }
+    }
+}
+
+/// A key: as text if it is text, else in base64 under another name.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum KeyText {
+    Key(String),
+    KeyBase64(String),
+}
+
+impl KeyText {
+    pub(super) fn of(key: &[u8]) -> Self {
+        match std::str::from_utf8(key) {
+            Ok(text) => Self::Key(text.to_owned()),
+            Err(_) => Self::KeyBase64(STANDARD.encode(key)),
+        }
+    }
+}
+
+/// A counter and its value; in a watch, no value where there is no counter.
+#[derive(Debug, Serialize)]
+pub(super) struct CounterBody {
+    #[serde(flatten)]
+    pub(super) key: KeyText,
+    pub(super) value: Option<Number>,
+}
+
+impl CounterBody {
+    pub(super) fn of(key: &[u8], value: Option<i64>, numbers: Numbers) -> Self {
+        Self { key: KeyText::of(key), value: value.map(|value| numbers.show(value)) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct AddedBody {
+    #[serde(flatten)]
+    key: KeyText,
+    value: Number,
+    applied: Number,
+}
+
+impl AddedBody {
+    /// A repeated operation has the very body of the first answer; only a header tells.
+    pub(super) fn of(key: &[u8], added: Added, numbers: Numbers) -> Self {
+        Self { key: KeyText::of(key), value: numbers.show(added.value), applied: numbers.show(added.applied) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ResetBody {
+    #[serde(flatten)]
+    pub(super) key: KeyText,
+    pub(super) value: Number,
+    pub(super) existed: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct ListBody {
+    pub(super) counters: Vec<CounterBody>,
+    /// Send it as `cursor` for the next ones; none after the last.
+    pub(super) next: Option<String>,
+    /// All counters of this server, whatever the prefix.
+    pub(super) total: Number,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub(super) enum OutcomeBody {
+    Counted { value: Number, applied: Number },
+    Unknown,
+    TooOld,
+}
+
+impl OutcomeBody {
+    pub(super) fn of(outcome: Outcome, numbers: Numbers) -> Self {
+        match outcome {
+            Outcome::Counted(added) => {
+                Self::Counted { value: numbers.show(added.value), applied: numbers.show(added.applied) }
+            }
+            Outcome::Unknown => Self::Unknown,
+            Outcome::TooOld => Self::TooOld,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct InfoBody {
+    #[serde(flatten)]
+    key: KeyText,
+    value: Number,
+    bounds: Option<BoundsBody>,
+    sites: Vec<SiteBody>,
+    version: Number,
+}
+
+#[derive(Debug, Serialize)]
+struct BoundsBody {
+    min: Option<Number>,
+    max: Option<Number>,
+    initial: Number,
+    creator: String,
+}
+
+#[derive(Debug, Serialize)]
+struct SiteBody {
+    site: String,
+    added: Number,
+    subtracted: Number,
+    rights_to_add: Option<Number>,
+    rights_to_subtract: Option<Number>,
+}
+
+impl InfoBody {
+    pub(super) fn of(key: &[u8], inspection: &Inspection, numbers: Numbers) -> Self {
+        Self {
+            key: KeyText::of(key),
+            value: numbers.show(inspection.value),
+            bounds: inspection.bounded.map(|bounds| BoundsBody::of(bounds, numbers)),
+            sites: inspection.sites.iter().map(|site| SiteBody::of(*site, numbers)).collect(),
+            version: numbers.show(inspection.version),
+        }
+    }
+}
+
+impl BoundsBody {
+    fn of(bounds: BoundedView, numbers: Numbers) -> Self {
+        Self {
+            min: bounds.minimum.map(|it| numbers.show(it)),
+            max: bounds.maximum.map(|it| numbers.show(it)),
+            initial: numbers.show(bounds.initial),
+            creator: bounds.creator.to_string(),
+        }
+    }
+}
+
+impl SiteBody {
+    fn of(site: SiteView, numbers: Numbers) -> Self {
+        Self {
+            site: site.site.to_string(),
+            added: numbers.show(site.added),
+            subtracted: numbers.show(site.subtracted),
+            rights_to_add: site.rights_to_add.map(|it| numbers.show_rights(it)),
+            rights_to_subtract: site.rights_to_subtract.map(|it| numbers.show_rights(it)),
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What connections are told about the server: who is connected, how it is set up, how it is doing.
+
+use std::{
+    fmt::Write,
+    net::{SocketAddr, TcpStream},
+    sync::{PoisonError, atomic::Ordering},
+    time::Instant,
+};
+
+use quipu_engine::HostStats;
+
+use super::Shared;
+use crate::resp::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Setting};
+
+/// A client, as far as others may know.
+#[derive(Debug)]
+pub(super) struct Client {
+    address: SocketAddr,
+    local_address: Option<SocketAddr>,
+    since: Instant,
+}
+
+/// How a worker is doing.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Note {
+    pub(super) commands: u64,
+    pub(super) host: HostStats,
+}
+
+impl Shared {
+    /// Takes a client in, and gives it a number. If there are too many it is told so.
+    pub(super) fn admit(&self, stream: &TcpStream, address: SocketAddr) -> Option<u64> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if clients.len() >= self.clients_max {
+            use std::io::Write;
+            // A fresh socket has room for a line; if not, closing says enough.
+            let _ = (&*stream).write_all(b"-ERR max number of clients reached\r\n");
+            self.metrics.connections_refused.inc();
+            return None;
+        }
+        let id = self.client_ids.fetch_add(1, Ordering::Relaxed);
+        let local_address = stream.local_addr().ok();
+        self.metrics.resp_connections.inc();
+        clients.insert(id, Client { address, local_address, since: Instant::now() });
+        Some(id)
+    }
+
+    /// A client has gone.
+    pub(super) fn forget(&self, id: u64) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        self.metrics.resp_connections.dec();
+    }
+
+    /// A worker says how it is doing.
+    pub(super) fn note(&self, worker: usize, commands: u64, host: HostStats) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)[worker] = Note { commands, host };
+    }
+
+    /// All workers together.
+    pub(super) fn summary(&self) -> Note {
+        let mut all = Note::default();
+        for Note { commands, host } in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            all.commands += commands;
+            all.host.live += host.live;
+            all.host.resident += host.resident;
+            all.host.resident_bytes += host.resident_bytes;
+            all.host.checkpoints += host.checkpoints;
+            all.host.logged_bytes += host.logged_bytes;
+            all.host.shards_unavailable += host.shards_unavailable;
+            all.host.operations.seen += host.operations.seen;
+            all.host.operations.repeats += host.operations.repeats;
+            all.host.operations.false_positives += host.operations.false_positives;
+            all.host.filter.bytes += host.filter.bytes;
+            all.host.filter.error_estimate = all.host.filter.error_estimate.max(host.filter.error_estimate);
+        }
+        all
+    }
+
+    fn write_section(&self, section: &str, text: &mut String) -> std::fmt::Result {
+        let Note { commands, host } = self.summary();
+        match section {
+            "server" => {
+                let seconds = self.started.elapsed().as_secs();
+                write!(
+                    text,
+                    "# Server\r\nquipu_version:{}\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:{}\r\n\
+                     tcp_port:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\nworkers:{}\r\nshards:{}\r\n",
+                    env!("CARGO_PKG_VERSION"),
+                    std::process::id(),
+                    self.resp_address().map_or(0, |address| address.port()),
+                    seconds / 86_400,
+                    self.workers(),
+                    self.shards.count(),
+                )
+            }
+            "clients" => {
+                let connected = self.clients.lock().unwrap_or_else(PoisonError::into_inner).len();
+                write!(
+                    text,
+                    "# Clients\r\nconnected_clients:{connected}\r\nmaxclients:{}\r\nrejected_connections:{}\r\n",
+                    self.clients_max,
+                    self.metrics.connections_refused.get(),
+                )
+            }
+            "memory" => write!(
+                text,
+                "# Memory\r\ncounters_in_memory:{}\r\ncounters_memory_bytes:{}\r\nfilter_bytes:{}\r\n",
+                host.resident, host.resident_bytes, host.filter.bytes,
+            ),
+            "persistence" => write!(
+                text,
+                "# Persistence\r\nlogged_bytes:{}\r\ncheckpoints:{}\r\nshards_unavailable:{}\r\n",
+                host.logged_bytes, host.checkpoints, host.shards_unavailable,
+            ),
+            "stats" => write!(
+                text,
+                "# Stats\r\ntotal_commands_processed:{}\r\noperations_seen:{}\r\noperations_repeated:{}\r\n\
+                 filter_false_positives:{}\r\nfilter_error_estimate:{:e}\r\n",
+                commands.saturating_sub(self.commands_forgotten.load(Ordering::Relaxed)),
+                host.operations.seen,
+                host.operations.repeats,
+                host.operations.false_positives,
+                host.filter.error_estimate,
+            ),
+            "replication" => write!(text, "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"),
+            "cluster" => write!(text, "# Cluster\r\ncluster_enabled:0\r\n"),
+            "keyspace" if host.live == 0 => write!(text, "# Keyspace\r\n"),
+            "keyspace" => write!(text, "# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", host.live),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What `INFO` says without being asked for more.
+const SECTIONS: [&str; 8] =
+    ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
+
+impl ServerFacts for Shared {
+    fn version(&self) -> &str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    fn password_required(&self) -> bool {
+        self.users.required()
+    }
+
+    fn authenticate(&self, user: &[u8], password: &[u8]) -> bool {
+        if self.users.required() {
+            self.users.check(user, password).is_some()
+        } else {
+            user == DEFAULT_USER.as_bytes()
+        }
+    }
+
+    fn settings(&self) -> Vec<Setting> {
+        self.settings.clone()
+    }
+
+    fn clients(&self) -> Vec<ClientFacts> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let facts = clients.iter().map(|(id, client)| ClientFacts {
+            id: *id,
+            address: client.address.to_string(),
+            local_address: client.local_address.map(|address| address.to_string()).unwrap_or_default(),
+            age_seconds: client.since.elapsed().as_secs(),
+            idle_seconds: 0,
+            identity: Identity::default(),
+        });
+        facts.collect()
+    }
+
+    fn info(&self, sections: &[&str]) -> String {
+        let wants_all = sections.is_empty()
+            || sections.iter().any(|section| ["all", "default", "everything"].contains(section));
+        let sections = if wants_all { &SECTIONS[..] } else { sections };
+        let mut text = String::new();
+        for section in sections {
+            if !text.is_empty() && SECTIONS.contains(section) {
+                text.push_str("\r\n");
+            }
+            self.write_section(section, &mut text).expect("writing to memory does not fail");
+        }
+        text
+    }
+
+    fn reset_statistics(&self) {
+        self.commands_forgotten.store(self.summary().commands, Ordering::Relaxed);
+    }
+}

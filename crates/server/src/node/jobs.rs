@@ -1,0 +1,207 @@
+//! What concerns all shards: done page by page on the thread of the front ends, so that no worker is held up.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use quipu_engine::{Listing, Refusal};
+use quipu_storage::ShardId;
+
+use super::{Node, mail::ListShard};
+use crate::resp::{Protocol, Reply, Request, glob};
+
+/// How many counters are looked at in one go.
+const PAGE: usize = 1000;
+/// So many unfinished scans are remembered; beyond, the oldest is forgotten.
+const CURSORS_MAX: usize = 65_536;
+
+/// Something that clients ask of all shards.
+#[derive(Debug)]
+pub(super) enum Job {
+    Scan { cursor: u64, pattern: Option<Vec<u8>>, count: usize, wants_strings: bool },
+    Keys { pattern: Vec<u8> },
+    Count,
+    Clear,
+}
+
+impl Job {
+    pub(super) fn of(request: &Request<'_>) -> Self {
+        match *request {
+            Request::Scan { cursor, pattern, count, type_name } => Self::Scan {
+                cursor,
+                pattern: pattern.map(<[u8]>::to_vec),
+                count: usize::try_from(count).unwrap_or(PAGE),
+                // To those who ask by type, counters are strings, as in Redis.
+                wants_strings: type_name.is_none_or(|name| name.eq_ignore_ascii_case(b"string")),
+            },
+            Request::Keys { pattern } => Self::Keys { pattern: pattern.to_vec() },
+            Request::Flush => Self::Clear,
+            _ => Self::Count,
+        }
+    }
+
+    /// Does it, and writes the reply.
+    pub(super) async fn run(self, node: &Node, protocol: Protocol) -> Vec<u8> {
+        let mut out = Vec::new();
+        let done = match self {
+            Self::Scan { cursor, pattern, count, wants_strings } => {
+                node.scan(cursor, pattern.as_deref(), count).await.map(|(next, keys)| {
+                    let keys = if wants_strings { keys } else { Vec::new() };
+                    let mut reply = Reply::new(&mut out, protocol);
+                    reply.array(2);
+                    reply.bulk(next.to_string().as_bytes());
+                    write_keys(&keys, &mut reply);
+                })
+            }
+            Self::Keys { pattern } => {
+                let keys = node.keys(&pattern).await;
+                keys.map(|keys| write_keys(&keys, &mut Reply::new(&mut out, protocol)))
+            }
+            Self::Count => {
+                let count = i64::try_from(node.count().await).unwrap_or(i64::MAX);
+                Reply::new(&mut out, protocol).integer(count);
+                Ok(())
+            }
+            Self::Clear => match node.clear().await {
+                Ok(0) => {
+                    Reply::new(&mut out, protocol).ok();
+                    Ok(())
+                }
+                Ok(kept) => Err(format!(
+                    "BOUNDED {kept} bounded counters cannot be deleted and were left as they are; all others were deleted"
+                )),
+                Err(error) => Err(error),
+            },
+        };
+        if let Err(error) = done {
+            Reply::new(&mut out, protocol).error(&error);
+        }
+        out
+    }
+}
+
+fn write_keys(keys: &[Vec<u8>], reply: &mut Reply<'_>) {
+    reply.array(keys.len());
+    keys.iter().for_each(|key| reply.bulk(key));
+}
+
+/// Where a scan goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    shard: ShardId,
+    after: Option<Vec<u8>>,
+}
+
+/// Scans that are not finished. A cursor of the Redis protocol is a number, and a key is not.
+#[derive(Debug, Default)]
+pub(super) struct Cursors {
+    inner: Mutex<CursorsInner>,
+}
+
+#[derive(Debug, Default)]
+struct CursorsInner {
+    last: u64,
+    places: BTreeMap<u64, Place>,
+    order: VecDeque<u64>,
+}
+
+impl Cursors {
+    fn keep(&self, place: Place) -> u64 {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.last += 1;
+        let cursor = inner.last;
+        inner.places.insert(cursor, place);
+        inner.order.push_back(cursor);
+        if inner.order.len() > CURSORS_MAX
+            && let Some(oldest) = inner.order.pop_front()
+        {
+            inner.places.remove(&oldest);
+        }
+        cursor
+    }
+
+    /// It stays: a client may ask for the same page again.
+    fn find(&self, cursor: u64) -> Option<Place> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner).places.get(&cursor).cloned()
+    }
+}
+
+/// What every key that matches the pattern begins with.
+fn literal_prefix(pattern: &[u8]) -> &[u8] {
+    let end = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
+    &pattern[..end]
+}
+
+impl Node {
+    /// The next keys of a scan, and where it goes on; 0 at its end.
+    async fn scan(
+        &self,
+        cursor: u64,
+        pattern: Option<&[u8]>,
+        count: usize,
+    ) -> Result<(u64, Vec<Vec<u8>>), String> {
+        let cursors = &self.shared.cursors;
+        let mut place = match cursor {
+            0 => Place { shard: ShardId(0), after: None },
+            cursor => cursors.find(cursor).ok_or("ERR invalid cursor")?,
+        };
+        let prefix = pattern.map_or(&b""[..], literal_prefix).to_vec();
+        let mut keys = Vec::new();
+        let mut looked = 0;
+        while looked < count {
+            let limit = (count - looked).min(PAGE);
+            let listing =
+                self.list_shard(&place, &prefix, limit).await.map_err(|error| format!("ERR {error}"))?;
+            looked += listing.counters.len();
+            let listed = listing.counters.into_iter().map(|(key, _)| key);
+            keys.extend(listed.filter(|key| {
+                pattern.is_none_or(|pattern| glob::matches(pattern, key, glob::Case::Sensitive))
+            }));
+            place = match listing.next {
+                Some(next) => Place { shard: place.shard, after: Some(next) },
+                None if place.shard.0 + 1 == self.shared.shards.count() => return Ok((0, keys)),
+                None => Place { shard: ShardId(place.shard.0 + 1), after: None },
+            };
+        }
+        Ok((cursors.keep(place), keys))
+    }
+
+    async fn list_shard(&self, place: &Place, prefix: &[u8], limit: usize) -> Result<Listing, Refusal> {
+        let request =
+            ListShard { shard: place.shard, prefix: prefix.to_vec(), after: place.after.clone(), limit };
+        self.list_page(request).await
+    }
+
+    /// All keys like this.
+    async fn keys(&self, pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        let mut keys = Vec::new();
+        let mut cursor = 0;
+        loop {
+            let (next, page) = self.scan(cursor, Some(pattern), PAGE * 10).await?;
+            keys.extend(page);
+            cursor = next;
+            if cursor == 0 {
+                return Ok(keys);
+            }
+        }
+    }
+
+    /// Deletes all counters that can be. Returns how many cannot.
+    async fn clear(&self) -> Result<u64, String> {
+        let mut kept = 0;
+        for shard in self.shared.shards.all() {
+            let mut after = None;
+            loop {
+                let request = ListShard { shard, prefix: Vec::new(), after, limit: PAGE };
+                let cleared = self.clear_page(request).await.map_err(|error| format!("ERR {error}"))?;
+                kept += cleared.kept;
+                after = cleared.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(kept)
+    }
+}

@@ -1,0 +1,150 @@
+//! How threads talk to a worker: they leave mail in its box and wake it up.
+
+use std::{
+    cell::RefCell,
+    io,
+    net::TcpStream,
+    rc::Rc,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use mio::Waker;
+use quipu_engine::{Action, Command, Listing, OperationId, Refusal, Reply, Ticket};
+use quipu_storage::ShardId;
+use tokio::sync::{oneshot, watch};
+
+/// A command that has left the buffer it was parsed from.
+#[derive(Debug)]
+pub(super) struct OwnedCommand {
+    key: Box<[u8]>,
+    operation: Option<(Box<[u8]>, Box<[u8]>)>,
+    /// Its operation is in `operation`.
+    action: Action<'static>,
+}
+
+/// Stands in an owned action for the operation beside it.
+const ELSEWHERE: OperationId<'static> = OperationId { producer: b"", id: b"" };
+
+impl OwnedCommand {
+    pub(super) fn new(command: Command<'_>) -> Self {
+        let (action, operation) = match command.action {
+            Action::Add { add, operation: None } => (Action::Add { add, operation: None }, None),
+            Action::Add { add, operation } => (Action::Add { add, operation: Some(ELSEWHERE) }, operation),
+            Action::Outcome(operation) => (Action::Outcome(ELSEWHERE), Some(operation)),
+            Action::Get => (Action::Get, None),
+            Action::Reset { to } => (Action::Reset { to }, None),
+            Action::Create(limits) => (Action::Create(limits), None),
+            Action::Inspect => (Action::Inspect, None),
+        };
+        let operation = operation.map(|operation| (operation.producer.into(), operation.id.into()));
+        Self { key: command.key.into(), operation, action }
+    }
+
+    pub(super) fn get(&self) -> Command<'_> {
+        let elsewhere = || match &self.operation {
+            Some((producer, id)) => OperationId { producer, id },
+            None => ELSEWHERE,
+        };
+        let action = match self.action {
+            Action::Add { add, operation } => Action::Add { add, operation: operation.map(|_| elsewhere()) },
+            Action::Outcome(_) => Action::Outcome(elsewhere()),
+            other => other,
+        };
+        Command { key: &self.key, action }
+    }
+}
+
+/// What a worker is asked or told.
+#[derive(Debug)]
+pub(super) enum Mail {
+    /// A client has connected and is this worker's from now on.
+    Client { stream: TcpStream, id: u64 },
+    /// Commands of another worker's clients, for shards of this one. They go into one batch.
+    Commands { from: usize, commands: Vec<(Ticket, OwnedCommand)> },
+    /// Answers to commands that this worker has sent on.
+    Answers(Vec<(Ticket, Reply)>),
+    /// An answer that was made elsewhere, as bytes.
+    Rendered { ticket: Ticket, bytes: Vec<u8> },
+    /// A command of a front end.
+    Call { command: OwnedCommand, answer: oneshot::Sender<Reply> },
+    /// A page of a shard's counters.
+    List { request: ListShard, answer: oneshot::Sender<Result<Listing, Refusal>> },
+    /// Deletes a page of a shard's counters.
+    Clear { request: ListShard, answer: oneshot::Sender<Result<Cleared, Refusal>> },
+    /// How many counters exist.
+    Count { answer: oneshot::Sender<u64> },
+    /// Tell every change of a counter.
+    Watch { key: Box<[u8]>, values: watch::Sender<Option<i64>> },
+    /// Finish what is begun, and end.
+    Stop,
+}
+
+/// Which counters of a shard.
+#[derive(Debug, Clone)]
+pub(super) struct ListShard {
+    pub(super) shard: ShardId,
+    pub(super) prefix: Vec<u8>,
+    pub(super) after: Option<Vec<u8>>,
+    pub(super) limit: usize,
+}
+
+/// What became of a page of counters that was to be deleted.
+#[derive(Debug, Default)]
+pub(super) struct Cleared {
+    /// Go on after this key.
+    pub(super) next: Option<Vec<u8>>,
+    /// Bounded counters are not deleted.
+    pub(super) kept: u64,
+}
+
+/// A page that is being deleted.
+#[derive(Debug)]
+pub(super) struct Clearing {
+    pub(super) cleared: Cleared,
+    pub(super) missing: usize,
+    pub(super) failed: Option<Refusal>,
+    pub(super) answer: Option<oneshot::Sender<Result<Cleared, Refusal>>>,
+}
+
+/// Where the answer to a command goes that no connection of this worker has sent.
+#[derive(Debug)]
+pub(super) enum Return {
+    Worker { index: usize, ticket: Ticket },
+    Caller(oneshot::Sender<Reply>),
+    Clearing(Rc<RefCell<Clearing>>),
+}
+
+/// A worker's mail.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    mail: Mutex<Vec<Mail>>,
+    /// Set while the worker is known to look soon.
+    woken: AtomicBool,
+    waker: Waker,
+}
+
+impl Mailbox {
+    pub(super) fn new(waker: Waker) -> Self {
+        Self { mail: Mutex::new(Vec::new()), woken: AtomicBool::new(false), waker }
+    }
+
+    /// Leaves mail. The error is that the worker could not be woken; it will find it later.
+    pub(super) fn post(&self, mail: Mail) -> io::Result<()> {
+        self.lock().push(mail);
+        if self.woken.swap(true, Ordering::AcqRel) { Ok(()) } else { self.waker.wake() }
+    }
+
+    /// Takes all mail.
+    pub(super) fn take(&self, into: &mut Vec<Mail>) {
+        // Before the look: what comes after it wakes up again.
+        self.woken.store(false, Ordering::Release);
+        into.append(&mut self.lock());
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Mail>> {
+        self.mail.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,481 @@
+//! The node: workers that own shards and clients, a thread for the front ends that are not theirs, and the storage
+//! under all of them.
+
+mod answer;
+mod connection;
+mod facts;
+mod folder;
+mod jobs;
+mod mail;
+mod requests;
+mod waiting;
+mod worker;
+
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    io,
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::{Arc, Mutex, atomic::AtomicU64, mpsc},
+    thread::JoinHandle,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use mio::{Poll, Waker};
+use quipu_engine::{
+    Command, Host, Listing, Moment, OpenError, Refusal, Reply as Answer, Settings, Shards, SiteId, Window,
+    WindowMode,
+};
+use quipu_storage::{
+    Checkpointer, Flush, ShardId, StorageError, Store,
+    embedded::{Embedded, LogConfig},
+};
+use tokio::sync::{oneshot, watch};
+
+use self::{
+    facts::{Client, Note},
+    jobs::{Cursors, Job},
+    mail::{Cleared, ListShard, Mail, Mailbox, OwnedCommand},
+    worker::Worker,
+};
+use crate::{
+    auth::Users,
+    config::{Config, Durability, IdmpMode},
+    http::{Counters, ListRequest, serve_http},
+    metrics::Metrics,
+    resp::{Protocol, Setting},
+};
+
+/// Why a node does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The data folder cannot be used.
+    #[error("{}: {why}", folder.display())]
+    Storage {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong.
+        why: StorageError,
+    },
+    /// A shard cannot be opened.
+    #[error("{}: {why}", folder.display())]
+    Shard {
+        /// The folder.
+        folder: PathBuf,
+        /// What is wrong.
+        why: OpenError,
+    },
+    /// The folder was made with another number of shards.
+    #[error("{} has {found} shards, and --shards says {asked}; the number is fixed when a folder is made. Leave --shards out, or use another --data", folder.display())]
+    Shards {
+        /// The folder.
+        folder: PathBuf,
+        /// How many it has.
+        found: u16,
+        /// How many were asked for.
+        asked: u16,
+    },
+    /// Somebody else has the address, or it is not this machine's.
+    #[error("{flag} {address}: {why}; choose another address, or `off`")]
+    Listen {
+        /// The flag.
+        flag: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        why: io::Error,
+    },
+    /// The system refuses something that a node needs.
+    #[error("{doing}: {why}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// What the system says.
+        why: io::Error,
+    },
+}
+
+fn system(doing: &'static str) -> impl Fn(io::Error) -> ServeError {
+    move |why| ServeError::System { doing, why }
+}
+
+/// What all threads of a node know.
+pub(crate) struct Shared {
+    shards: Shards,
+    mailboxes: Vec<Mailbox>,
+    started: Instant,
+    /// With `interval`: how often the log is flushed.
+    flush_every: Option<Duration>,
+    users: Users,
+    settings: Vec<Setting>,
+    clients: Mutex<BTreeMap<u64, Client>>,
+    clients_max: usize,
+    client_ids: AtomicU64,
+    commands_forgotten: AtomicU64,
+    notes: Mutex<Vec<Note>>,
+    cursors: Cursors,
+    metrics: Metrics,
+    resp_address: Option<SocketAddr>,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Shared {
+    fn workers(&self) -> usize {
+        self.mailboxes.len()
+    }
+
+    fn mailbox(&self, worker: usize) -> &Mailbox {
+        &self.mailboxes[worker]
+    }
+
+    /// The worker of a shard.
+    fn owner(&self, shard: ShardId) -> usize {
+        usize::from(shard.0) % self.workers()
+    }
+
+    fn post(&self, worker: usize, mail: Mail) {
+        if let Err(error) = self.mailboxes[worker].post(mail) {
+            // It looks again by itself before long.
+            tracing::warn!(%error, worker, "a worker could not be woken");
+        }
+    }
+
+    fn moment(&self, now: Instant) -> Moment {
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Moment { elapsed_ms: millis(now.duration_since(self.started)), unix_ms: millis(unix) }
+    }
+
+    fn resp_address(&self) -> Option<SocketAddr> {
+        self.resp_address
+    }
+
+    /// Starts a job on the thread of the front ends.
+    fn start_job(
+        self: &Arc<Self>,
+        job: Job,
+        protocol: Protocol,
+        done: impl FnOnce(Vec<u8>) + Send + 'static,
+    ) {
+        let node = Node { shared: Arc::clone(self) };
+        self.runtime.spawn(async move { done(job.run(&node, protocol).await) });
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A running node, for front ends. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Node {
+    shared: Arc<Shared>,
+}
+
+/// Said to whoever asks while the node goes down.
+fn stopping() -> Refusal {
+    Refusal::InDoubt("the server is stopping".to_owned())
+}
+
+impl Node {
+    async fn ask<T>(
+        &self,
+        worker: usize,
+        mail: impl FnOnce(oneshot::Sender<T>) -> Mail,
+    ) -> Result<T, Refusal> {
+        let (answer, asked) = oneshot::channel();
+        self.shared.post(worker, mail(answer));
+        asked.await.map_err(|_| stopping())
+    }
+
+    /// Runs a command. What it needs is copied before this returns.
+    fn run(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send + use<> {
+        let worker = self.shared.owner(self.shared.shards.of(command.key));
+        let command = OwnedCommand::new(command);
+        let node = self.clone();
+        async move {
+            let answer = node.ask(worker, |answer| Mail::Call { command, answer }).await;
+            answer.unwrap_or_else(Answer::Refused)
+        }
+    }
+
+    async fn list_page(&self, request: ListShard) -> Result<Listing, Refusal> {
+        let worker = self.shared.owner(request.shard);
+        self.ask(worker, |answer| Mail::List { request, answer }).await?
+    }
+
+    async fn clear_page(&self, request: ListShard) -> Result<Cleared, Refusal> {
+        let worker = self.shared.owner(request.shard);
+        self.ask(worker, |answer| Mail::Clear { request, answer }).await?
+    }
+
+    /// A page of counters, in the order of their keys.
+    async fn list_all(&self, request: ListRequest) -> Result<Listing, Refusal> {
+        let ListRequest { prefix, after, limit } = request;
+        let mut counters = Vec::new();
+        let mut more = false;
+        for shard in self.shared.shards.all() {
+            let mut after = after.clone();
+            let mut missing = limit;
+            while missing > 0 {
+                let request = ListShard { shard, prefix: prefix.clone(), after, limit: missing };
+                let listing = self.list_page(request).await?;
+                missing -= listing.counters.len().min(missing);
+                counters.extend(listing.counters);
+                after = listing.next;
+                more |= after.is_some() && missing == 0;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        counters.sort_unstable();
+        more |= counters.len() > limit;
+        counters.truncate(limit);
+        let next = if more { counters.last().map(|(key, _)| key.clone()) } else { None };
+        Ok(Listing { counters, next })
+    }
+
+    /// How many counters exist.
+    async fn count(&self) -> u64 {
+        let mut count = 0;
+        for worker in 0..self.shared.workers() {
+            count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
+        }
+        count
+    }
+}
+
+impl Counters for Node {
+    fn call(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send {
+        self.run(command)
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
+        self.list_all(request).await
+    }
+
+    async fn size(&self) -> u64 {
+        self.count().await
+    }
+
+    fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
+        let (values, receiver) = watch::channel(None);
+        let worker = self.shared.owner(self.shared.shards.of(key));
+        self.shared.post(worker, Mail::Watch { key: key.into(), values });
+        receiver
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        match self.shared.summary().host.shards_unavailable {
+            0 => Ok(()),
+            shards => Err(format!("{shards} shards cannot store anything at the moment")),
+        }
+    }
+}
+
+/// A node that serves.
+pub struct Server {
+    node: Node,
+    workers: Vec<JoinHandle<io::Result<()>>>,
+    front: Option<Front>,
+    resp: Option<SocketAddr>,
+    http: Option<SocketAddr>,
+    checkpointer: Arc<Checkpointer>,
+}
+
+/// The thread of the front ends.
+struct Front {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeError> {
+    let failed = |why| ServeError::Listen { flag, address, why };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    Ok(listener)
+}
+
+/// Anything that nobody outside can know.
+fn seed() -> u64 {
+    use std::hash::BuildHasher;
+    std::hash::RandomState::new().hash_one(std::process::id())
+}
+
+impl Server {
+    /// Opens the data folder and begins to serve.
+    pub fn start(config: &Config) -> Result<Self, ServeError> {
+        let storage_failed = |why| ServeError::Storage { folder: config.data.clone(), why };
+        let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
+        let log_config = LogConfig { workers, ..LogConfig::default() };
+        let embedded = Embedded::open(&config.data, log_config).map_err(storage_failed)?;
+        let shards = folder::shards(&embedded.table(), config)?;
+        let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
+        let http = config.http.map(|address| listen("--http", address)).transpose()?;
+        let address_of =
+            |listener: &Option<TcpListener>| listener.as_ref().and_then(|it| it.local_addr().ok());
+        let (resp_address, http_address) = (address_of(&resp), address_of(&http));
+
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(system("starting the front ends"))?;
+        let polls: Vec<Poll> =
+            (0..workers).map(|_| Poll::new()).collect::<io::Result<_>>().map_err(system("making a poll"))?;
+        let mailboxes =
+            polls.iter().map(|poll| Waker::new(poll.registry(), Worker::MAILBOX).map(Mailbox::new));
+        let shared = Arc::new(Shared {
+            shards,
+            mailboxes: mailboxes.collect::<io::Result<_>>().map_err(system("making a mailbox"))?,
+            started: Instant::now(),
+            flush_every: match config.durability {
+                Durability::Always => None,
+                Durability::Interval(every) => Some(every),
+            },
+            users: config.users.clone(),
+            settings: folder::settings(config),
+            clients: Mutex::default(),
+            clients_max: config.max_clients,
+            client_ids: AtomicU64::new(1),
+            commands_forgotten: AtomicU64::new(0),
+            notes: Mutex::new(vec![Note::default(); config.workers]),
+            cursors: Cursors::default(),
+            metrics: Metrics::new(),
+            resp_address,
+            runtime: runtime.handle().clone(),
+        });
+        let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
+        let node = Node { shared };
+        let front = start_front(runtime, node.clone(), http)?;
+        let mut server = Self {
+            node,
+            workers: Vec::new(),
+            front: Some(front),
+            resp: resp_address,
+            http: http_address,
+            checkpointer,
+        };
+        server.start_workers(config, &embedded, polls, resp)?;
+        Ok(server)
+    }
+
+    fn start_workers(
+        &mut self,
+        config: &Config,
+        embedded: &Embedded,
+        polls: Vec<Poll>,
+        listener: Option<TcpListener>,
+    ) -> Result<(), ServeError> {
+        let shared = &self.node.shared;
+        let settings = Settings {
+            site: SiteId::FIRST,
+            window: window(config),
+            memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
+                / usize::from(shared.shards.count()),
+            seed: seed(),
+        };
+        let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };
+        let mut listener = listener.map(mio::net::TcpListener::from_std);
+        let (opened, results) = mpsc::channel();
+        for (index, poll) in polls.into_iter().enumerate() {
+            let log = embedded.log(u16::try_from(index).unwrap_or(u16::MAX));
+            let store = Store::new(log, embedded.table());
+            let mut host = Host::new(store, Some(Arc::clone(&self.checkpointer)), settings, flush);
+            let (shared, opened) = (Arc::clone(shared), opened.clone());
+            let listener = if index == 0 { listener.take() } else { None };
+            let work = move || {
+                let mine = shared.shards.all().filter(|shard| shared.owner(*shard) == index);
+                let result =
+                    mine.into_iter().try_for_each(|shard| host.open(shard, shared.moment(Instant::now())));
+                let failed = result.is_err();
+                // The starter waits for this; it cannot have gone.
+                let _ = opened.send(result);
+                if failed {
+                    return Ok(());
+                }
+                Worker::new(index, shared, poll, listener, host)?.run()
+            };
+            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(work);
+            self.workers.push(thread.map_err(system("starting a worker"))?);
+        }
+        drop(opened);
+        for _ in 0..self.workers.len() {
+            let gone = |_| system("opening shards")(io::Error::other("a worker panicked"));
+            let result = results.recv().map_err(gone)?;
+            result.map_err(|why| ServeError::Shard { folder: config.data.clone(), why })?;
+        }
+        Ok(())
+    }
+
+    /// Where Redis clients connect.
+    pub fn resp_address(&self) -> Option<SocketAddr> {
+        self.resp
+    }
+
+    /// Where HTTP clients connect.
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.http
+    }
+
+    /// Stops: everything acknowledged is stored, and what was asked before is answered.
+    pub fn stop(mut self) -> Result<(), ServeError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), ServeError> {
+        if let Some(front) = self.front.take() {
+            let _ = front.stop.send(());
+            // A panic there has been reported by itself.
+            let _ = front.thread.join();
+        }
+        for worker in 0..self.workers.len() {
+            self.node.shared.post(worker, Mail::Stop);
+        }
+        let mut result = Ok(());
+        for worker in self.workers.drain(..) {
+            match worker.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(why)) => result = Err(ServeError::System { doing: "running a worker", why }),
+                Err(_) => result = Err(system("running a worker")(io::Error::other("it panicked"))),
+            }
+        }
+        result
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Whoever wants to know calls `stop`.
+        let _ = self.end();
+    }
+}
+
+fn window(config: &Config) -> Window {
+    let mode = match config.idmp_mode {
+        IdmpMode::Exact => WindowMode::Exact,
+        IdmpMode::Filter => WindowMode::Filter,
+    };
+    Window::new(millis(config.idmp_window), mode, config.idmp_fpp)
+        .expect("the configuration has been checked")
+}
+
+fn start_front(
+    runtime: tokio::runtime::Runtime,
+    node: Node,
+    http: Option<TcpListener>,
+) -> Result<Front, ServeError> {
+    let (stop, stopped) = oneshot::channel();
+    let work = move || {
+        runtime.block_on(async move {
+            // Whoever holds the other end has gone too, if not told.
+            let stopped = async { drop(stopped.await) };
+            let Some(listener) = http else { return stopped.await };
+            let (users, metrics) = (node.shared.users.clone(), node.shared.metrics.clone());
+            if let Err(error) = serve_http(listener, node, users, metrics, stopped).await {
+                tracing::error!(%error, "HTTP is not served any more");
+            }
+        });
+        runtime.shutdown_timeout(Duration::from_millis(500));
+    };
+    let thread = std::thread::Builder::new().name("front".to_owned()).spawn(work);
+    Ok(Front { stop, thread: thread.map_err(system("starting the front ends"))? })
+}

@@ -1,0 +1,112 @@
+//! What requests of the Redis protocol become: commands on keys, or jobs over all shards.
+
+use quipu_engine::{Action, Add, Beyond, Command, Limits};
+
+use super::{
+    answer::Form,
+    jobs::Job,
+    waiting::{Address, Part, Queue, Shape},
+    worker::Worker,
+};
+use crate::resp::{Excess, Protocol, Queued, Reply, Request};
+
+/// A client's requests on their way to the shards.
+pub(super) struct Submit<'w> {
+    pub(super) worker: &'w mut Worker,
+    /// The client.
+    pub(super) index: usize,
+    pub(super) queue: &'w mut Queue,
+    pub(super) protocol: Protocol,
+}
+
+impl Submit<'_> {
+    /// One request.
+    pub(super) fn one(mut self, request: Request<'_>) {
+        let shape = shape(&request);
+        let sequence = match shape {
+            Shape { form, parts: 1 } if form != Form::GetAll => self.queue.expect_one(form, self.protocol),
+            shape => self.queue.expect_many(vec![shape], false, self.protocol),
+        };
+        self.submit(sequence, 0, request);
+    }
+
+    /// All requests of a transaction: into one batch, so that those on one shard are stored together or not at all.
+    pub(super) fn transaction(mut self, requests: Vec<Queued>) {
+        let shape_of = |queued: &Queued| match queued {
+            Queued::Run(request) => shape(&request.get()),
+            Queued::Reply(_) => Shape { form: Form::Bytes, parts: 1 },
+        };
+        let shapes: Vec<Shape> = requests.iter().map(shape_of).collect();
+        if shapes.iter().map(|shape| shape.parts).sum::<usize>() > 1 << 16 {
+            let mut reply = Vec::new();
+            let mut error = Reply::new(&mut reply, self.protocol);
+            error.error(&"EXECABORT Transaction discarded because it names more than 65536 keys.");
+            return self.queue.push_ready(reply);
+        }
+        let sequence = self.queue.expect_many(shapes.clone(), true, self.protocol);
+        let mut part = 0;
+        for (queued, shape) in requests.into_iter().zip(shapes) {
+            match queued {
+                Queued::Run(request) => self.submit(sequence, part, request.get()),
+                Queued::Reply(bytes) => self.queue.deliver(sequence, part, Part::Bytes(bytes)),
+            }
+            part += shape.parts;
+        }
+    }
+
+    fn submit(&mut self, sequence: u32, first: usize, request: Request<'_>) {
+        let index = self.index;
+        let ticket = |part: usize| Address::Connection { index, sequence, part: first + part }.ticket();
+        let mut run = |part: usize, key: &[u8], action: Action<'_>| {
+            self.worker.submit(ticket(part), Command { key, action });
+        };
+        match request {
+            Request::Add { key, amount, operation } => {
+                run(0, key, Action::Add { add: Add::of(amount), operation: operation });
+            }
+            Request::AddWithin { key, amount, lower, upper, excess, operation } => {
+                let beyond = match excess {
+                    Excess::Skip => Beyond::Skip,
+                    Excess::Saturate => Beyond::Saturate,
+                };
+                let add = Add { amount, lower, upper, beyond };
+                run(0, key, Action::Add { add, operation: operation });
+            }
+            Request::Get { key } | Request::Type { key } => run(0, key, Action::Get),
+            Request::GetAll { keys } | Request::Exists { keys } => {
+                keys.iter().enumerate().for_each(|(part, key)| run(part, key, Action::Get));
+            }
+            Request::Delete { keys } => {
+                let reset = Action::Reset { to: None };
+                keys.iter().enumerate().for_each(|(part, key)| run(part, key, reset));
+            }
+            Request::Set { key, value } => run(0, key, Action::Reset { to: Some(value) }),
+            Request::Create { key, minimum, maximum, value } => {
+                run(0, key, Action::Create(Limits { minimum, maximum, initial: value }));
+            }
+            Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
+            Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
+            Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => {
+                self.worker.start_later(Job::of(&request), ticket(0), self.protocol);
+            }
+        }
+    }
+}
+
+fn shape(request: &Request<'_>) -> Shape {
+    let one = |form| Shape { form, parts: 1 };
+    match request {
+        Request::Add { .. } => one(Form::Add),
+        Request::AddWithin { .. } => one(Form::AddWithin),
+        Request::Get { .. } => one(Form::Get),
+        Request::Type { .. } => one(Form::Type),
+        Request::Set { .. } | Request::Create { .. } => one(Form::Done),
+        Request::Inspect { .. } => one(Form::Inspect),
+        Request::Rights { .. } => one(Form::Rights),
+        Request::Outcome { .. } => one(Form::Outcome),
+        Request::GetAll { keys } => Shape { form: Form::GetAll, parts: keys.len() },
+        Request::Exists { keys } => Shape { form: Form::Exists, parts: keys.len() },
+        Request::Delete { keys } => Shape { form: Form::Delete, parts: keys.len() },
+        Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => one(Form::Bytes),
+    }
+}

@@ -1,0 +1,628 @@
+//! A worker: one thread that owns shards and clients. It reads what has come, applies it, makes it durable in one
+//! batch, and only then writes the answers. What arrives meanwhile is the next batch: under light load a single
+//! command is committed at once, under heavy load hundreds share one flush.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    io, mem,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
+use quipu_engine::{Action, Command, Host, HostStats, Moment, Refusal, Released, Reply as Answer, Ticket};
+use quipu_storage::embedded::{EmbeddedLog, FjallTable, Folder};
+use tokio::sync::watch;
+
+use super::{
+    Shared,
+    connection::{Connection, Received, State},
+    jobs::Job,
+    mail::{Cleared, Clearing, ListShard, Mail, OwnedCommand, Return},
+    requests::Submit,
+    waiting::{Address, Part, name_of, named},
+};
+use crate::{
+    metrics::{CommandName, CommandOutcome, CommandTally, WorkerMetrics},
+    resp::{Parsed, Protocol, Reply, Session, Step},
+};
+
+const MAILBOX: Token = Token(usize::MAX);
+const LISTENER: Token = Token(usize::MAX - 1);
+/// How much is read from one client before it is the next one's turn.
+const READ_BYTES: usize = 64 * 1024;
+/// A batch is committed early when one of its records has become so large.
+const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// How long a worker sleeps when there is nothing to do.
+const IDLE: Duration = Duration::from_millis(100);
+/// How often a busy worker looks after its shards.
+const MAINTAIN_EVERY: Duration = Duration::from_millis(5);
+/// After an error of `accept` (too many open files, for example).
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// How long a worker that stops tries to send its last answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(1);
+
+type EmbeddedHost = Host<EmbeddedLog<Folder>, Arc<FjallTable>>;
+
+pub(super) struct Worker {
+    index: usize,
+    shared: Arc<Shared>,
+    poll: Poll,
+    listener: Option<TcpListener>,
+    accept_again: Option<Instant>,
+    host: EmbeddedHost,
+    connections: Vec<Option<Box<Connection>>>,
+    free: Vec<usize>,
+    readable: Vec<usize>,
+    news: Vec<usize>,
+    /// Commands for other workers' shards.
+    outgoing: Vec<Vec<(Ticket, OwnedCommand)>>,
+    /// Answers for other workers' clients.
+    answers: Vec<Vec<(Ticket, Answer)>>,
+    guests: Vec<Option<Return>>,
+    free_guests: Vec<usize>,
+    /// To be started when the commands before them have been sent on.
+    jobs: Vec<(Job, Ticket, Protocol)>,
+    /// To be done when nothing is uncommitted.
+    after_commit: Vec<Mail>,
+    watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
+    released: Released,
+    buffer: Box<[u8]>,
+    now: Instant,
+    maintained: Instant,
+    flushed: Instant,
+    next_worker: usize,
+    commands: u64,
+    tally: CommandTally,
+    metrics: WorkerMetrics,
+    /// What was reported last.
+    reported: HostStats,
+}
+
+impl Worker {
+    pub(super) fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        poll: Poll,
+        listener: Option<TcpListener>,
+        host: EmbeddedHost,
+    ) -> io::Result<Self> {
+        let workers = shared.workers();
+        let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
+        let now = Instant::now();
+        let mut worker = Self {
+            index,
+            shared,
+            poll,
+            listener,
+            accept_again: None,
+            host,
+            connections: Vec::new(),
+            free: Vec::new(),
+            readable: Vec::new(),
+            news: Vec::new(),
+            outgoing: (0..workers).map(|_| Vec::new()).collect(),
+            answers: (0..workers).map(|_| Vec::new()).collect(),
+            guests: Vec::new(),
+            free_guests: Vec::new(),
+            jobs: Vec::new(),
+            after_commit: Vec::new(),
+            watches: BTreeMap::new(),
+            released: Released::default(),
+            buffer: vec![0; READ_BYTES].into_boxed_slice(),
+            now,
+            maintained: now,
+            flushed: now,
+            next_worker: 0,
+            commands: 0,
+            tally: CommandTally::default(),
+            metrics,
+            reported: HostStats::default(),
+        };
+        if let Some(listener) = &mut worker.listener {
+            worker.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        }
+        Ok(worker)
+    }
+
+    /// The token under which the mailbox of a worker is registered.
+    pub(super) const MAILBOX: Token = MAILBOX;
+
+    fn moment(&self) -> Moment {
+        self.shared.moment(self.now)
+    }
+
+    /// Works until it is told to stop.
+    pub(super) fn run(mut self) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        let mut mail = Vec::new();
+        let mut stopping = false;
+        while !stopping {
+            let wait = if self.readable.is_empty() { self.idle() } else { Duration::ZERO };
+            if let Err(error) = self.poll.poll(&mut events, Some(wait))
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                return Err(error);
+            }
+            self.now = Instant::now();
+            for event in &events {
+                self.notice(event);
+            }
+            self.accept_late();
+            self.shared.mailbox(self.index).take(&mut mail);
+            for letter in mail.drain(..) {
+                stopping |= matches!(letter, Mail::Stop);
+                self.open(letter);
+            }
+            self.read_clients();
+            self.finish_batch();
+            self.maintain();
+        }
+        self.stop()
+    }
+
+    fn idle(&self) -> Duration {
+        self.shared.flush_every.map_or(IDLE, |every| every.min(IDLE))
+    }
+
+    fn notice(&mut self, event: &Event) {
+        match event.token() {
+            MAILBOX => {}
+            LISTENER => self.accept(),
+            Token(index) => {
+                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+                    return;
+                };
+                if event.is_writable() && !connection.out.is_empty() && !connection.has_news {
+                    connection.has_news = true;
+                    self.news.push(index);
+                }
+                if (event.is_readable() || event.is_read_closed() || event.is_error())
+                    && !connection.is_listed
+                {
+                    connection.is_listed = true;
+                    self.readable.push(index);
+                }
+            }
+        }
+    }
+
+    fn accept_late(&mut self) {
+        if self.accept_again.is_some_and(|at| at <= self.now) {
+            self.accept_again = None;
+            self.accept();
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Some(listener) = &self.listener {
+            match listener.accept() {
+                Ok((stream, address)) => {
+                    let stream: std::net::TcpStream = stream.into();
+                    let Some(id) = self.shared.admit(&stream, address) else { continue };
+                    let to = self.next_worker % self.shared.workers();
+                    self.next_worker += 1;
+                    let client = Mail::Client { stream, id };
+                    if to == self.index { self.open(client) } else { self.shared.post(to, client) }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    tracing::warn!(%error, "a client could not be taken in; trying again");
+                    self.accept_again = Some(self.now + ACCEPT_AGAIN_AFTER);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn open(&mut self, mail: Mail) {
+        match mail {
+            Mail::Client { stream, id } => self.welcome(stream, id),
+            Mail::Commands { from, commands } => {
+                for (ticket, command) in commands {
+                    let guest = self.guest(Return::Worker { index: from, ticket });
+                    self.submit(guest, command.get());
+                }
+            }
+            Mail::Answers(answers) => {
+                for (ticket, answer) in answers {
+                    self.deliver(ticket, Part::Answer(answer));
+                }
+            }
+            Mail::Rendered { ticket, bytes } => self.deliver(ticket, Part::Bytes(bytes)),
+            Mail::Call { command, answer } => {
+                let guest = self.guest(Return::Caller(answer));
+                self.submit(guest, command.get());
+            }
+            Mail::Clear { request, answer } => self.clear(&request, answer),
+            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } => {
+                self.after_commit.push(mail);
+            }
+            Mail::Stop => {}
+        }
+    }
+
+    fn welcome(&mut self, stream: std::net::TcpStream, id: u64) {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.connections.push(None);
+            self.connections.len() - 1
+        });
+        let mut socket = TcpStream::from_std(stream);
+        // Without it, answers wait for acknowledgements.
+        let _ = socket.set_nodelay(true);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut socket, Token(index), interest) {
+            tracing::warn!(%error, "a client could not be registered; its connection is closed");
+            self.free.push(index);
+            self.shared.forget(id);
+            return;
+        }
+        let session = Session::new(id, &*self.shared);
+        self.connections[index] = Some(Box::new(Connection::new(id, socket, session, self.now)));
+    }
+
+    fn guest(&mut self, return_to: Return) -> Ticket {
+        let index = self.free_guests.pop().unwrap_or_else(|| {
+            self.guests.push(None);
+            self.guests.len() - 1
+        });
+        self.guests[index] = Some(return_to);
+        Address::Guest { index }.ticket()
+    }
+
+    /// A page of counters to be deleted; all of it is committed at this moment, or in this very batch.
+    fn clear(&mut self, request: &ListShard, answer: tokio::sync::oneshot::Sender<Result<Cleared, Refusal>>) {
+        self.commit();
+        let ListShard { shard, prefix, after, limit } = request;
+        let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
+            Ok(listing) => listing,
+            Err(error) => {
+                let _ = answer.send(Err(Refusal::NotStored(error.to_string())));
+                return;
+            }
+        };
+        let cleared = Cleared { next: listing.next, kept: 0 };
+        if listing.counters.is_empty() {
+            let _ = answer.send(Ok(cleared));
+            return;
+        }
+        let missing = listing.counters.len();
+        let clearing = Clearing { cleared, missing, failed: None, answer: Some(answer) };
+        let clearing = Rc::new(RefCell::new(clearing));
+        for (key, _) in &listing.counters {
+            let guest = self.guest(Return::Clearing(Rc::clone(&clearing)));
+            self.submit(guest, Command { key, action: Action::Reset { to: None } });
+        }
+    }
+
+    fn read_clients(&mut self) {
+        for index in mem::take(&mut self.readable) {
+            let Some(mut connection) = self.connections[index].take() else { continue };
+            connection.is_listed = false;
+            if connection.may_read() {
+                self.read_client(index, &mut connection);
+            }
+            self.connections[index] = Some(connection);
+            if self.host.record_bytes() >= RECORD_BYTES_MAX {
+                self.commit();
+            }
+        }
+    }
+
+    fn read_client(&mut self, index: usize, connection: &mut Connection) {
+        let mut buffer = mem::take(&mut self.buffer);
+        // What could not be taken earlier comes first; then there may be room for more.
+        if !connection.input.is_empty() {
+            self.take_input(index, connection);
+        }
+        if connection.may_read() {
+            match connection.receive(&mut buffer) {
+                Received::End => self.hang_up(index, connection),
+                Received::All(0) => {}
+                received @ (Received::Some(bytes) | Received::All(bytes)) => {
+                    connection.last_heard = self.now;
+                    self.take_bytes(index, connection, &buffer[..bytes]);
+                    if matches!(received, Received::Some(_)) {
+                        self.list(index, connection);
+                    }
+                }
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn list(&mut self, index: usize, connection: &mut Connection) {
+        if !connection.is_listed {
+            connection.is_listed = true;
+            self.readable.push(index);
+        }
+    }
+
+    fn tell(&mut self, index: usize, connection: &mut Connection) {
+        if !connection.has_news {
+            connection.has_news = true;
+            self.news.push(index);
+        }
+    }
+
+    fn hang_up(&mut self, index: usize, connection: &mut Connection) {
+        connection.state = State::Gone;
+        self.tell(index, connection);
+    }
+
+    /// Bytes that have just arrived. Most often they are whole commands and need not be kept.
+    fn take_bytes(&mut self, index: usize, connection: &mut Connection, bytes: &[u8]) {
+        if connection.input.is_empty() {
+            let taken = self.take_commands(index, connection, bytes);
+            connection.input.extend_from_slice(&bytes[taken..]);
+        } else {
+            connection.input.extend_from_slice(bytes);
+            self.take_input(index, connection);
+        }
+    }
+
+    fn take_input(&mut self, index: usize, connection: &mut Connection) {
+        let input = mem::take(&mut connection.input);
+        let taken = self.take_commands(index, connection, &input);
+        connection.input = input;
+        connection.consume(taken);
+    }
+
+    /// Does what the bytes say, and returns how many of them are done with.
+    fn take_commands(&mut self, index: usize, connection: &mut Connection, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while connection.state == State::Open {
+            if !connection.may_read() {
+                // The rest when answers have been sent.
+                break;
+            }
+            let Connection { parser, session, out, queue, .. } = connection;
+            match parser.parse(&bytes[taken..], session.peer()) {
+                Ok(Parsed::Command { arguments, consumed }) => {
+                    taken += consumed;
+                    self.commands += 1;
+                    let mut behind = Vec::new();
+                    let replies = if queue.is_empty() { &mut *out } else { &mut behind };
+                    let step = session.step(arguments, replies, &*self.shared);
+                    let protocol = session.protocol();
+                    match step {
+                        Step::Replied => {}
+                        Step::ReplyThenClose => connection.state = State::Closing,
+                        Step::Run(request) => Submit { worker: self, index, queue, protocol }.one(request),
+                        Step::RunAll(requests) => {
+                            Submit { worker: self, index, queue, protocol }.transaction(requests);
+                        }
+                    }
+                    if !behind.is_empty() {
+                        connection.queue.push_ready(behind);
+                    }
+                    self.tell(index, connection);
+                }
+                Ok(Parsed::Incomplete { consumed }) => return taken + consumed,
+                Err(error) => {
+                    let mut reply = Vec::new();
+                    Reply::new(&mut reply, Protocol::Resp2).error(&format_args!("ERR {error}"));
+                    connection.queue.push_ready(reply);
+                    connection.state = State::Closing;
+                    self.tell(index, connection);
+                }
+            }
+        }
+        taken
+    }
+
+    /// Sends a command to the worker that has its shard.
+    pub(super) fn submit(&mut self, ticket: Ticket, command: Command<'_>) {
+        let shard = self.shared.shards.of(command.key);
+        let owner = self.shared.owner(shard);
+        if owner == self.index {
+            let ticket = named(ticket, CommandName::of(&command.action));
+            self.host.submit(shard, ticket, command, self.moment());
+        } else {
+            self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
+        }
+    }
+
+    /// Starts a job when the commands before it have been sent on.
+    pub(super) fn start_later(&mut self, job: Job, ticket: Ticket, protocol: Protocol) {
+        self.jobs.push((job, ticket, protocol));
+    }
+
+    /// Makes the batch durable, and passes on what may be known then.
+    fn commit(&mut self) {
+        let mut released = mem::take(&mut self.released);
+        if let Some(committed) = self.host.commit(self.moment(), &mut released) {
+            let sums = &self.metrics.sums;
+            sums.batches.inc();
+            sums.batch_rows.observe(committed.rows as f64);
+            sums.commit_seconds.observe(self.now.elapsed().as_secs_f64());
+            self.shared.metrics.bytes_logged.inc_by(committed.bytes as u64);
+        }
+        self.pass_on(&mut released);
+        self.released = released;
+    }
+
+    fn pass_on(&mut self, released: &mut Released) {
+        // Events first: whoever has seen an answer finds its effect published.
+        for event in released.events.drain(..) {
+            if let Some(watchers) = self.watches.get_mut(&event.key) {
+                watchers.retain(|watcher| watcher.send(event.value).is_ok());
+                if watchers.is_empty() {
+                    self.watches.remove(&event.key);
+                    self.host.unwatch(self.shared.shards.of(&event.key), &event.key);
+                }
+            }
+        }
+        for (ticket, answer) in released.replies.drain(..) {
+            self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
+            self.deliver(ticket, Part::Answer(answer));
+        }
+    }
+
+    fn deliver(&mut self, ticket: Ticket, part: Part) {
+        match Address::of(ticket) {
+            Address::Connection { index, sequence, part: at } => {
+                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
+                    return;
+                };
+                connection.queue.deliver(sequence, at, part);
+                if !connection.has_news {
+                    connection.has_news = true;
+                    self.news.push(index);
+                }
+            }
+            Address::Guest { index } => {
+                let Some(guest) = self.guests[index].take() else { return };
+                self.free_guests.push(index);
+                let Part::Answer(answer) = part else { return };
+                match guest {
+                    Return::Worker { index, ticket } => self.answers[index].push((ticket, answer)),
+                    // Whoever asked may have gone.
+                    Return::Caller(caller) => drop(caller.send(answer)),
+                    Return::Clearing(clearing) => note_cleared(&clearing, answer),
+                }
+            }
+        }
+    }
+
+    /// Commits, answers, and lets other workers know.
+    fn finish_batch(&mut self) {
+        self.commit();
+        for letter in mem::take(&mut self.after_commit) {
+            self.answer_late(letter);
+        }
+        for to in 0..self.outgoing.len() {
+            if !self.outgoing[to].is_empty() {
+                let commands = mem::take(&mut self.outgoing[to]);
+                self.shared.post(to, Mail::Commands { from: self.index, commands });
+            }
+            if !self.answers[to].is_empty() {
+                let answers = mem::take(&mut self.answers[to]);
+                self.shared.post(to, Mail::Answers(answers));
+            }
+        }
+        for (job, ticket, protocol) in self.jobs.drain(..) {
+            let (shared, worker) = (Arc::clone(&self.shared), self.index);
+            let done = move |bytes| shared.post(worker, Mail::Rendered { ticket, bytes });
+            self.shared.start_job(job, protocol, done);
+        }
+        for index in mem::take(&mut self.news) {
+            self.send(index);
+        }
+    }
+
+    fn send(&mut self, index: usize) {
+        let Some(connection) = self.connections[index].as_mut() else { return };
+        connection.has_news = false;
+        connection.queue.write_ready(&mut connection.out);
+        connection.send();
+        if connection.is_over() {
+            let id = connection.id;
+            // A socket that is closed leaves the poll by itself; this is for other systems.
+            let _ = self.poll.registry().deregister(connection.socket());
+            self.connections[index] = None;
+            self.free.push(index);
+            self.shared.forget(id);
+            return;
+        }
+        // It may have been held up by what it had not been told.
+        if !connection.is_listed && connection.may_read() && !connection.input.is_empty() {
+            connection.is_listed = true;
+            self.readable.push(index);
+        }
+    }
+
+    fn answer_late(&mut self, mail: Mail) {
+        match mail {
+            Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
+                let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
+                let _ = answer.send(listing.map_err(|error| Refusal::NotStored(error.to_string())));
+            }
+            Mail::Count { answer } => drop(answer.send(self.host.live())),
+            Mail::Watch { key, values } => {
+                let shard = self.shared.shards.of(&key);
+                if let Ok(value) = self.host.watch(shard, &key)
+                    && values.send(value).is_ok()
+                {
+                    self.watches.entry(key).or_default().push(values);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn maintain(&mut self) {
+        if let Some(every) = self.shared.flush_every
+            && self.now.duration_since(self.flushed) >= every
+        {
+            self.flushed = self.now;
+            if let Err(error) = self.host.flush() {
+                tracing::error!(%error, "counts could not be flushed");
+            }
+        }
+        if self.now.duration_since(self.maintained) < MAINTAIN_EVERY {
+            return;
+        }
+        self.maintained = self.now;
+        let mut released = mem::take(&mut self.released);
+        self.host.maintain(self.moment(), &mut released);
+        self.pass_on(&mut released);
+        self.released = released;
+        self.report();
+    }
+
+    fn report(&mut self) {
+        let stats = self.host.stats();
+        self.shared.note(self.index, self.commands, stats);
+        let (metrics, before) = (&self.metrics, mem::replace(&mut self.reported, stats));
+        metrics.report(&mut self.tally);
+        let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        metrics.counters_in_memory.set(gauge(stats.resident));
+        metrics.memory_bytes.set(gauge(stats.resident_bytes));
+        metrics.filter_bytes.set(gauge(stats.filter.bytes));
+        metrics.filter_probability.set(stats.filter.error_estimate);
+        // A shard that was opened again counts from zero.
+        let grown = |now: u64, before: u64| now.saturating_sub(before);
+        metrics.sums.ids_seen.inc_by(grown(stats.operations.seen, before.operations.seen));
+        metrics.sums.repeats_answered.inc_by(grown(stats.operations.repeats, before.operations.repeats));
+        let (now, before_) = (stats.operations.false_positives, before.operations.false_positives);
+        metrics.sums.filter_false_positives.inc_by(grown(now, before_));
+        self.shared.metrics.checkpoint_rounds.inc_by(grown(stats.checkpoints, before.checkpoints));
+    }
+
+    /// Everything that was acknowledged is stored; what is left is to say so.
+    fn stop(mut self) -> io::Result<()> {
+        self.finish_batch();
+        let until = Instant::now() + LAST_ANSWERS;
+        let unsent = |worker: &Self| {
+            let mut connections = worker.connections.iter().flatten();
+            connections.any(|connection| connection.state != State::Gone && !connection.out.is_empty())
+        };
+        while unsent(&self) && Instant::now() < until {
+            for index in 0..self.connections.len() {
+                self.send(index);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.host.flush().map_err(io::Error::other)
+    }
+}
+
+fn note_cleared(clearing: &RefCell<Clearing>, answer: Answer) {
+    let mut clearing = clearing.borrow_mut();
+    match answer {
+        Answer::Refused(Refusal::BoundedReset) => clearing.cleared.kept += 1,
+        Answer::Refused(refusal) => clearing.failed = Some(refusal),
+        _ => {}
+    }
+    clearing.missing -= 1;
+    if clearing.missing == 0
+        && let Some(answer) = clearing.answer.take()
+    {
+        let cleared = mem::take(&mut clearing.cleared);
+        let _ = answer.send(clearing.failed.take().map_or(Ok(cleared), Err));
+    }
+}

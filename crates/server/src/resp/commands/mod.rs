@@ -1,0 +1,272 @@
+//! The commands: what each is called, how many arguments it takes, and its grammar in a file of its own.
+//!
+//! A name is looked up in upper or lower case without a copy and with one comparison.
+
+mod add;
+mod client;
+mod command;
+mod config;
+mod connection;
+mod counter;
+mod hello;
+mod increx;
+mod read;
+mod refused;
+mod remove;
+mod scan;
+mod set;
+
+pub(crate) use refused::watch;
+
+use super::{Arguments, Reply, Request, RequestError, ServerFacts, Session, error::quote};
+
+/// A command, or the second word of one.
+pub(crate) struct Spec {
+    /// In lower case; a second word follows after a bar: `client|setname`.
+    pub(crate) name: &'static str,
+    pub(crate) arity: Arity,
+    pub(crate) gate: Gate,
+    pub(crate) access: Access,
+    pub(crate) keys: KeyPositions,
+    pub(crate) group: Group,
+    /// One line for people who ask for help.
+    pub(crate) summary: &'static str,
+    pub(crate) handler: Handler,
+}
+
+/// How many arguments a command takes, its name included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arity {
+    Exactly(usize),
+    AtLeast(usize),
+    /// Exactly so many, or three more that name the operation: `IDMP producer id`.
+    OrWithOperation(usize),
+}
+
+/// Who may use a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Gate {
+    Authenticated,
+    Anyone,
+}
+
+/// What a command does to counters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    None,
+    Read,
+    Write,
+}
+
+/// Which arguments are keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeyPositions {
+    None,
+    First,
+    All,
+}
+
+/// What a command is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Group {
+    Counter,
+    Keys,
+    Connection,
+    Server,
+    Transaction,
+}
+
+/// The grammar of a command on counters.
+type Grammar = for<'a> fn(Arguments<'a>) -> Result<Request<'a>, RequestError>;
+/// A command about the connection. It writes its reply, or nothing and an error.
+type Action = for<'a> fn(&mut Call<'_>, Arguments<'a>) -> Result<(), RequestError>;
+
+/// What to do with a command.
+pub(crate) enum Handler {
+    /// For the counters.
+    Keyed(Grammar),
+    /// For the connection.
+    Connection(Action),
+    /// For the second word; without one, for the connection if it can be alone.
+    Container {
+        alone: Option<Action>,
+        subcommands: &'static [Spec],
+    },
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Reset,
+    Quit,
+    /// What a browser sends that was tricked into talking to us: hang up without a word.
+    HangUp,
+}
+
+/// What a command about the connection works on.
+pub(crate) struct Call<'c> {
+    pub(crate) session: &'c mut Session,
+    pub(crate) out: &'c mut Vec<u8>,
+    pub(crate) server: &'c dyn ServerFacts,
+}
+
+impl Call<'_> {
+    pub(crate) fn reply(&mut self) -> Reply<'_> {
+        Reply::new(self.out, self.session.protocol())
+    }
+}
+
+/// In the order in which they are listed.
+static COMMANDS: [&Spec; 39] = [
+    &hello::AUTH,
+    &client::CLIENT,
+    &command::COMMAND,
+    &config::CONFIG,
+    &counter::CREATE,
+    &counter::INFO,
+    &counter::OUTCOME,
+    &counter::RIGHTS,
+    &scan::DBSIZE,
+    &add::DECR,
+    &add::DECRBY,
+    &remove::DEL,
+    &connection::DISCARD,
+    &connection::ECHO,
+    &connection::EXEC,
+    &read::EXISTS,
+    &remove::FLUSHALL,
+    &remove::FLUSHDB,
+    &read::GET,
+    &hello::HELLO,
+    &connection::HOST,
+    &add::INCR,
+    &add::INCRBY,
+    &increx::INCREX,
+    &config::INFO,
+    &scan::KEYS,
+    &read::MGET,
+    &connection::MULTI,
+    &connection::PING,
+    &connection::POST,
+    &connection::QUIT,
+    &connection::RESET,
+    &scan::SCAN,
+    &connection::SELECT,
+    &set::SET,
+    &read::TYPE,
+    &remove::UNLINK,
+    &connection::UNWATCH,
+    &connection::WATCH,
+];
+
+/// Where to look for a name, whatever its case: each command has a bucket for itself.
+const BUCKETS: usize = 256;
+
+/// The commands by [`bucket`].
+static BY_BUCKET: [Option<&Spec>; BUCKETS] = {
+    let mut table: [Option<&Spec>; BUCKETS] = [None; BUCKETS];
+    let mut index = 0;
+    while index < COMMANDS.len() {
+        let bucket = bucket(COMMANDS[index].name.as_bytes());
+        assert!(table[bucket].is_none(), "two commands in one bucket: change the factors");
+        table[bucket] = Some(COMMANDS[index]);
+        index += 1;
+    }
+    table
+};
+
+/// The length, the first and the last letter tell all our commands apart. The factors were found by trying.
+#[inline]
+const fn bucket(name: &[u8]) -> usize {
+    let (first, last) = match name {
+        [] => return 0,
+        [first, ..] => (*first | 0x20, name[name.len() - 1] | 0x20),
+    };
+    (name.len() + first as usize * 3 + last as usize * 21) % BUCKETS
+}
+
+/// A command by its name, whatever its arguments.
+#[inline]
+pub(crate) fn by_name(name: &[u8]) -> Option<&'static Spec> {
+    BY_BUCKET[bucket(name)].filter(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// All commands that people should know of.
+pub(crate) fn all() -> impl Iterator<Item = &'static Spec> + Clone {
+    COMMANDS.iter().copied().filter(|spec| !matches!(spec.handler, Handler::HangUp))
+}
+
+/// The command that `arguments` name, if there is one that takes as many.
+#[inline]
+pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Spec, RequestError> {
+    let Some(spec) = by_name(arguments.name()) else {
+        return Err(refused::why(arguments));
+    };
+    let spec = match (&spec.handler, arguments.get(1)) {
+        (Handler::Container { subcommands, .. }, Some(word)) => spec
+            .subcommand(subcommands, word)
+            .ok_or_else(|| RequestError::UnknownSubcommand { command: spec.name, subcommand: quote(word) })?,
+        _ => spec,
+    };
+    if spec.arity.takes(arguments) { Ok(spec) } else { Err(RequestError::WrongArity { command: spec.name }) }
+}
+
+impl Spec {
+    fn subcommand(&self, subcommands: &'static [Self], word: &[u8]) -> Option<&'static Self> {
+        let own = |spec: &&Self| spec.name.as_bytes()[self.name.len() + 1..].eq_ignore_ascii_case(word);
+        subcommands.iter().find(own)
+    }
+
+    /// Does it wait for `EXEC` after `MULTI`?
+    #[inline]
+    pub(crate) fn waits_for_exec(&self) -> bool {
+        matches!(self.handler, Handler::Keyed(_) | Handler::Connection(_) | Handler::Container { .. })
+    }
+}
+
+impl Arity {
+    #[inline]
+    pub(crate) fn takes(self, arguments: Arguments<'_>) -> bool {
+        match self {
+            Self::Exactly(count) => arguments.len() == count,
+            Self::AtLeast(count) => arguments.len() >= count,
+            Self::OrWithOperation(count) => {
+                arguments.len() == count
+                    || (arguments.len() == count + add::OPERATION_ARGUMENTS
+                        && arguments.get(count).is_some_and(add::names_an_operation))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case() {
+        for spec in all() {
+            for name in [spec.name.to_owned(), spec.name.to_ascii_uppercase()] {
+                assert!(by_name(name.as_bytes()).is_some_and(|found| std::ptr::eq(found, spec)), "{name}");
+            }
+            for longer in [format!("{}\0", spec.name), format!("{}x", spec.name), format!(" {}", spec.name)] {
+                assert!(by_name(longer.as_bytes()).is_none_or(|found| found.name == longer), "{longer:?}");
+            }
+        }
+        assert!(by_name(b"").is_none());
+        assert!(by_name(b"inc").is_none());
+        assert!(by_name(b"increment").is_none());
+    }
+
+    #[test]
+    fn second_words_carry_the_name_of_their_command() {
+        for spec in all() {
+            if let Handler::Container { subcommands, .. } = &spec.handler {
+                for subcommand in *subcommands {
+                    let word =
+                        subcommand.name.strip_prefix(spec.name).and_then(|rest| rest.strip_prefix('|'));
+                    assert!(word.is_some_and(|word| !word.is_empty()), "{}", subcommand.name);
+                }
+            }
+        }
+    }
+}

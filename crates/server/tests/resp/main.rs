@@ -1,0 +1,6 @@
+//! The Redis protocol, tested from outside: bytes in, bytes and requests out.
+
+mod redis;
+mod session;
+mod stream;
+mod support;
