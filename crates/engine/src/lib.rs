@@ -7,6 +7,8 @@
 mod command;
 mod counter;
 mod counters;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
 pub mod host;
 mod operations;
 mod record;

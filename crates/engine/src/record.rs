@@ -122,8 +122,8 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
         if change.key.is_empty() || change.key.len() > KEY_BYTES_MAX {
             return Err(Failed::message("a key is empty or too long"));
         }
-        if change.version > summary.changes {
-            return Err(Failed::message("a change after the last one"));
+        if !(1..=summary.changes).contains(&change.version) {
+            return Err(Failed::message("a change before the first or after the last one"));
         }
         changes.push(change);
     }

@@ -524,8 +524,9 @@ impl Shard {
     }
 
     /// Goes on telling what `before`, which this one replaces, was asked to tell.
-    pub(crate) fn keep_watching(&mut self, before: &mut Self) {
+    pub(crate) fn carry_on(&mut self, before: &mut Self) {
         self.watched = std::mem::take(&mut before.watched);
+        self.operations.carry_on(&before.operations);
     }
 
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
