@@ -543,6 +543,11 @@ impl<L: Log, T: Table> Host<L, T> {
         }
     }
 
+    /// Why the table could not be brought up to date, if that was so lately. It is tried again.
+    pub fn checkpoint_failure(&self) -> Option<StorageError> {
+        self.checkpointer.as_ref().and_then(|checkpointer| checkpointer.failure())
+    }
+
     /// Numbers for people.
     pub fn stats(&self) -> HostStats {
         let mut stats = HostStats {

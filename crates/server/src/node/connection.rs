@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    time::Instant,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use mio::net::TcpStream;
@@ -19,6 +19,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 pub(super) struct Connection {
     pub(super) id: u64,
+    pub(super) heard_ms: Arc<AtomicU64>,
     socket: TcpStream,
     pub(super) parser: Parser,
     pub(super) session: Session,
@@ -28,11 +29,14 @@ pub(super) struct Connection {
     sent: usize,
     pub(super) queue: Queue,
     pub(super) state: State,
+    /// There may be something to read that was not read, because it was held up.
+    pub(super) is_behind: bool,
+    /// The client sends no more: what is left is read to its end.
+    pub(super) is_ending: bool,
     /// In the list of those that may have something to read.
     pub(super) is_listed: bool,
     /// In the list of those that may have something to write.
     pub(super) has_news: bool,
-    pub(super) last_heard: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +60,10 @@ pub(super) enum Received {
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, socket: TcpStream, session: Session, now: Instant) -> Self {
+    pub(super) fn new(id: u64, heard_ms: Arc<AtomicU64>, socket: TcpStream, session: Session) -> Self {
         Self {
             id,
+            heard_ms,
             socket,
             parser: Parser::new(),
             session,
@@ -67,9 +72,10 @@ impl Connection {
             sent: 0,
             queue: Queue::default(),
             state: State::Open,
+            is_behind: false,
+            is_ending: false,
             is_listed: false,
             has_news: false,
-            last_heard: now,
         }
     }
 
