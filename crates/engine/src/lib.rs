@@ -30,3 +30,6 @@ pub use slot::{SLOTS, Shards, hash_tag, slot_of};
 
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 512;
+
+/// The longest name of a producer, and the longest id that a producer gives an operation.
+pub const OPERATION_ID_BYTES_MAX: usize = 255;

@@ -11,17 +11,11 @@ use hyper_util::{
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
-use super::{Counters, router, stall::Unstalled};
+use super::{Counters, HttpLimits, router, stall::Unstalled};
 use crate::{auth::Users, metrics::Metrics};
 
-/// HTTP connections at a time.
-pub const CONNECTIONS_MAX: usize = 1_024;
-/// How long the head of a request may take to arrive, and how long a connection may be idle between two.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
-/// How long a client may leave its answer unread.
-const STALL_TIME_MAX: Duration = Duration::from_secs(30);
 /// How long requests that run may go on after the order to stop.
 const STOP_TIME_MAX: Duration = Duration::from_secs(1);
 /// How long to wait before accepting again where no more files may be opened.
@@ -41,9 +35,21 @@ pub async fn serve_http<C: Counters>(
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_http_within(HttpLimits::default(), listener, counters, users, metrics, shutdown).await
+}
+
+/// As [`serve_http`], within other limits.
+pub async fn serve_http_within<C: Counters>(
+    limits: HttpLimits,
+    listener: TcpListener,
+    counters: C,
+    users: Users,
+    metrics: Metrics,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = router(counters, users, metrics.clone());
+    let router = router(counters, users, metrics.clone(), limits);
     let (stop, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
@@ -56,13 +62,13 @@ pub async fn serve_http<C: Counters>(
         // Those that have ended take no place.
         while connections.try_join_next().is_some() {}
         match accepted {
-            Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
+            Ok((stream, _)) if connections.len() >= limits.connections => {
                 metrics.connections_refused.inc();
                 turn_away(&stream);
             }
             Ok((stream, _)) => {
                 let place = Place::taken(&metrics.http_connections);
-                connections.spawn(converse(stream, router.clone(), stopped.clone(), place));
+                connections.spawn(converse(stream, limits, router.clone(), stopped.clone(), place));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an HTTP connection");
@@ -94,15 +100,21 @@ impl Drop for Place {
     }
 }
 
-async fn converse(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>, _place: Place) {
+async fn converse(
+    stream: TcpStream,
+    limits: HttpLimits,
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+    _place: Place,
+) {
     // Small answers should not wait for more; if that cannot be set, they are only slower.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
+        .header_read_timeout(limits.head_time)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Unstalled::new(stream, STALL_TIME_MAX)),
+            TokioIo::new(Unstalled::new(stream, limits.stall_time)),
             TowerToHyperService::new(router),
         );
     let mut connection = pin!(connection);

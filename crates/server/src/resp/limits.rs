@@ -1,9 +1,7 @@
 //! How much of anything a client may send. Each limit is checked before memory is spent on what exceeds it.
 
-pub use quipu_engine::KEY_BYTES_MAX;
+pub use quipu_engine::{KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX};
 
-/// The longest name of a producer, and the longest id that a producer gives an operation.
-pub const OPERATION_ID_BYTES_MAX: usize = 128;
 /// The most arguments of one command, its name included.
 pub const ARGUMENTS_MAX: usize = 65_536;
 /// The longest command, framing included.

@@ -131,7 +131,7 @@ fn lengths_are_checked() {
             [vec![&b"INCR"[..], b"k", b"IDMP", producer, id], vec![b"COUNTER.OUTCOME", b"k", producer, id]]
         {
             with_request(&words, |request| {
-                assert!(request.expect_err("a length").contains("have 1 to 128 bytes each"));
+                assert!(request.expect_err("a length").contains("have 1 to 255 bytes each"));
             });
         }
     }

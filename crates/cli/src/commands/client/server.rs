@@ -105,6 +105,7 @@ impl Server {
         let agent: Agent = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
+            .max_redirects(0)
             .timeout_connect(Some(CONNECT_TIME_MAX))
             .timeout_global(time_max)
             .build()
