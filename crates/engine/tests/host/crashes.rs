@@ -137,6 +137,11 @@ fn of_commits_that_are_flushed_later_what_was_flushed_survives() {
 }
 
 #[test]
+fn nor_is_what_a_thread_writes_ahead_of_what_is_flushed() {
+    all_pass(8_000..8_060, Setup { flush: Flush::Later, threaded: true, ..Setup::default() });
+}
+
+#[test]
 fn one_shard_alone() {
     all_pass(6_000..6_100, Setup { shards: 1, ..Setup::default() });
 }
