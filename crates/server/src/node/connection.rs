@@ -29,14 +29,14 @@ pub(super) struct Connection {
     sent: usize,
     pub(super) queue: Queue,
     pub(super) state: State,
-    /// There may be something to read that was not read, because it was held up.
-    pub(super) is_behind: bool,
-    /// The client sends no more: what is left is read to its end.
-    pub(super) is_ending: bool,
     /// In the list of those that may have something to read.
     pub(super) is_listed: bool,
     /// In the list of those that may have something to write.
     pub(super) has_news: bool,
+    /// There may be something to read that was not wanted when it came; the poll does not tell it again.
+    pub(super) was_held_up: bool,
+    /// The client sends no more; the poll does not tell this again either.
+    pub(super) has_ended: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +55,10 @@ pub(super) enum Received {
     Some(usize),
     /// So many bytes, and that was all for now.
     All(usize),
-    /// The client has closed, or the connection is broken.
+    /// The client sends no more. It may still read.
     End,
+    /// The connection is broken.
+    Broken,
 }
 
 impl Connection {
@@ -72,10 +74,10 @@ impl Connection {
             sent: 0,
             queue: Queue::default(),
             state: State::Open,
-            is_behind: false,
-            is_ending: false,
             is_listed: false,
             has_news: false,
+            was_held_up: false,
+            has_ended: false,
         }
     }
 
@@ -87,6 +89,7 @@ impl Connection {
         self.state == State::Open
             && self.out.len() - self.sent < UNSENT_BYTES_MAX
             && self.queue.len() < WAITING_MAX
+            && !self.queue.has_job()
     }
 
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Received {
@@ -97,7 +100,7 @@ impl Connection {
                 Ok(bytes) => return Received::All(bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::All(0),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return Received::End,
+                Err(_) => return Received::Broken,
             }
         }
     }

@@ -5,7 +5,7 @@ use quipu_engine::{Action, Add, Beyond, Command, Limits};
 use super::{
     answer::Form,
     jobs::Job,
-    waiting::{Address, Part, Queue, Shape},
+    waiting::{Address, Part, Queue, Rest, Shape},
     worker::Worker,
 };
 use crate::resp::{Excess, Protocol, Queued, Reply, Request};
@@ -31,11 +31,8 @@ impl Submit<'_> {
     }
 
     /// All requests of a transaction: into one batch, so that those on one shard are stored together or not at all.
-    pub(super) fn transaction(mut self, requests: Vec<Queued>) {
-        let shape_of = |queued: &Queued| match queued {
-            Queued::Run(request) => shape(&request.get()),
-            Queued::Reply(_) => Shape { form: Form::Bytes, parts: 1 },
-        };
+    /// Only a job over all shards ends a batch: what comes after it waits until it is done.
+    pub(super) fn transaction(self, requests: Vec<Queued>) {
         let shapes: Vec<Shape> = requests.iter().map(shape_of).collect();
         if shapes.iter().map(|shape| shape.parts).sum::<usize>() > 1 << 16 {
             let mut reply = Vec::new();
@@ -43,14 +40,23 @@ impl Submit<'_> {
             error.error(&"EXECABORT Transaction discarded because it names more than 65536 keys.");
             return self.queue.push_ready(reply);
         }
-        let sequence = self.queue.expect_many(shapes.clone(), true, self.protocol);
-        let mut part = 0;
-        for (queued, shape) in requests.into_iter().zip(shapes) {
+        let sequence = self.queue.expect_many(shapes, true, self.protocol);
+        let (requests, protocol) = (requests.into_iter(), self.protocol);
+        self.go_on(Rest { requests, sequence, part: 0, protocol });
+    }
+
+    /// Goes on with a transaction, up to its next job.
+    pub(super) fn go_on(mut self, mut rest: Rest) {
+        while let Some(queued) = rest.requests.next() {
+            let part = rest.part;
+            rest.part += shape_of(&queued).parts;
             match queued {
-                Queued::Run(request) => self.submit(sequence, part, request.get()),
-                Queued::Reply(bytes) => self.queue.deliver(sequence, part, Part::Bytes(bytes)),
+                Queued::Run(request) => self.submit(rest.sequence, part, request.get()),
+                Queued::Reply(bytes) => self.queue.deliver(rest.sequence, part, Part::Bytes(bytes)),
             }
-            part += shape.parts;
+            if self.queue.has_job() {
+                return self.queue.keep(rest);
+            }
         }
     }
 
@@ -87,9 +93,17 @@ impl Submit<'_> {
             Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
             Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
             Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => {
+                self.queue.begin_job();
                 self.worker.start_later(Job::of(&request), ticket(0), self.protocol);
             }
         }
+    }
+}
+
+fn shape_of(queued: &Queued) -> Shape {
+    match queued {
+        Queued::Run(request) => shape(&request.get()),
+        Queued::Reply(_) => Shape { form: Form::Bytes, parts: 1 },
     }
 }
 

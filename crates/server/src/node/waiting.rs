@@ -1,13 +1,13 @@
 //! Answers that a connection waits for, in the order of its commands.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, vec};
 
 use quipu_engine::{Reply as Answer, Ticket};
 
 use super::answer::{Form, write_answer};
 use crate::{
     metrics::CommandName,
-    resp::{Protocol, Reply},
+    resp::{Protocol, Queued, Reply},
 };
 
 /// Says who waits for an answer: a command of a connection and a part of it, or somebody else.
@@ -143,6 +143,20 @@ pub(super) struct Queue {
     waiting: VecDeque<Waiting>,
     /// The number of the first.
     first: u32,
+    /// A job over all shards is under way: what was asked after it has to wait, or would be seen by it.
+    has_job: bool,
+    /// The rest of the transaction that the job is in.
+    rest: Option<Rest>,
+}
+
+/// What is still to be done of a transaction.
+#[derive(Debug)]
+pub(super) struct Rest {
+    pub(super) requests: vec::IntoIter<Queued>,
+    pub(super) sequence: u32,
+    /// The part where the next answer goes.
+    pub(super) part: usize,
+    pub(super) protocol: Protocol,
 }
 
 impl Queue {
@@ -152,6 +166,26 @@ impl Queue {
 
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    pub(super) fn has_job(&self) -> bool {
+        self.has_job
+    }
+
+    /// From now on commands wait.
+    pub(super) fn begin_job(&mut self) {
+        self.has_job = true;
+    }
+
+    /// The rest of a transaction waits for the job in it.
+    pub(super) fn keep(&mut self, rest: Rest) {
+        self.rest = Some(rest);
+    }
+
+    /// The job is done. Returns what it has held up.
+    pub(super) fn end_job(&mut self) -> Option<Rest> {
+        self.has_job = false;
+        self.rest.take()
     }
 
     fn push(&mut self, waiting: Waiting) -> u32 {

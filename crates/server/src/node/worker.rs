@@ -180,11 +180,12 @@ impl Worker {
                 let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
                     return;
                 };
-                if event.is_writable() && !connection.out.is_empty() && !connection.has_news {
+                connection.has_ended |= event.is_read_closed();
+                let may_write = event.is_writable() || event.is_error();
+                if may_write && !connection.out.is_empty() && !connection.has_news {
                     connection.has_news = true;
                     self.news.push(index);
                 }
-                connection.is_ending |= event.is_read_closed();
                 if (event.is_readable() || event.is_read_closed() || event.is_error())
                     && !connection.is_listed
                 {
@@ -238,7 +239,10 @@ impl Worker {
                     self.deliver(ticket, Part::Answer(answer));
                 }
             }
-            Mail::Rendered { ticket, bytes } => self.deliver(ticket, Part::Bytes(bytes)),
+            Mail::Rendered { ticket, bytes } => {
+                self.deliver(ticket, Part::Bytes(bytes));
+                self.end_job(ticket);
+            }
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
@@ -309,10 +313,7 @@ impl Worker {
         for index in mem::take(&mut self.readable) {
             let Some(mut connection) = self.connections[index].take() else { continue };
             connection.is_listed = false;
-            connection.is_behind = !connection.may_read();
-            if !connection.is_behind {
-                self.read_client(index, &mut connection);
-            }
+            self.read_client(index, &mut connection);
             self.connections[index] = Some(connection);
             if self.host.record_bytes() >= RECORD_BYTES_MAX {
                 self.commit();
@@ -321,24 +322,25 @@ impl Worker {
     }
 
     fn read_client(&mut self, index: usize, connection: &mut Connection) {
-        let mut buffer = mem::take(&mut self.buffer);
         // What could not be taken earlier comes first; then there may be room for more.
-        if !connection.input.is_empty() {
+        if connection.may_read() && !connection.input.is_empty() {
             self.take_input(index, connection);
         }
-        if !connection.may_read() {
-            connection.is_behind = true;
-        } else {
-            match connection.receive(&mut buffer) {
-                Received::End => self.hang_up(index, connection),
-                Received::All(0) => {}
-                received @ (Received::Some(bytes) | Received::All(bytes)) => {
-                    connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
-                    self.take_bytes(index, connection, &buffer[..bytes]);
-                    // An end that has been announced is not announced again.
-                    if matches!(received, Received::Some(_)) || connection.is_ending {
-                        self.list(index, connection);
-                    }
+        connection.was_held_up = !connection.may_read();
+        if connection.was_held_up {
+            return;
+        }
+        let mut buffer = mem::take(&mut self.buffer);
+        match connection.receive(&mut buffer) {
+            // Commands that came whole are answered; a part of one is worth nothing any more.
+            Received::End => self.hang_up(index, connection, State::Closing),
+            Received::Broken => self.hang_up(index, connection, State::Gone),
+            Received::All(0) => {}
+            received @ (Received::Some(bytes) | Received::All(bytes)) => {
+                connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
+                self.take_bytes(index, connection, &buffer[..bytes]);
+                if connection.has_ended || matches!(received, Received::Some(_)) {
+                    self.list(index, connection);
                 }
             }
         }
@@ -359,8 +361,8 @@ impl Worker {
         }
     }
 
-    fn hang_up(&mut self, index: usize, connection: &mut Connection) {
-        connection.state = State::Gone;
+    fn hang_up(&mut self, index: usize, connection: &mut Connection, state: State) {
+        connection.state = state;
         self.tell(index, connection);
     }
 
@@ -415,7 +417,7 @@ impl Worker {
                 Ok(Parsed::Incomplete { consumed }) => return taken + consumed,
                 Err(error) => {
                     let mut reply = Vec::new();
-                    Reply::new(&mut reply, Protocol::Resp2).error(&format_args!("ERR {error}"));
+                    Reply::new(&mut reply, Protocol::Resp2).error(&error);
                     connection.queue.push_ready(reply);
                     connection.state = State::Closing;
                     self.tell(index, connection);
@@ -440,6 +442,17 @@ impl Worker {
     /// Starts a job when the commands before it have been sent on.
     pub(super) fn start_later(&mut self, job: Job, ticket: Ticket, protocol: Protocol) {
         self.jobs.push((job, ticket, protocol));
+    }
+
+    /// A job is done: what the client has asked after it may begin.
+    fn end_job(&mut self, ticket: Ticket) {
+        let Address::Connection { index, .. } = Address::of(ticket) else { return };
+        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else { return };
+        if let Some(rest) = connection.queue.end_job() {
+            let (queue, protocol) = (&mut connection.queue, rest.protocol);
+            Submit { worker: self, index, queue, protocol }.go_on(rest);
+        }
+        self.connections[index] = Some(connection);
     }
 
     /// Makes the batch durable, and passes on what may be known then.
@@ -540,8 +553,8 @@ impl Worker {
             return;
         }
         // It may have been held up by what it had not been told.
-        let is_behind = connection.is_behind || !connection.input.is_empty();
-        if !connection.is_listed && is_behind && connection.may_read() {
+        let has_more = connection.was_held_up || !connection.input.is_empty();
+        if !connection.is_listed && connection.may_read() && has_more {
             connection.is_listed = true;
             self.readable.push(index);
         }

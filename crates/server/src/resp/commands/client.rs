@@ -142,7 +142,7 @@ fn info(call: &mut Call<'_>) {
 fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestError> {
     const NORMAL: &str = "normal";
     const OTHER_TYPES: [&str; 4] = ["master", "replica", "slave", "pubsub"];
-    let mut wanted: Option<Vec<u64>> = None;
+    let mut wanted: Option<Vec<i64>> = None;
     match (arguments.get(2), arguments.get(3)) {
         (None, _) => {}
         (Some(option), Some(kind)) if option.eq_ignore_ascii_case(b"TYPE") && arguments.len() == 4 => {
@@ -153,8 +153,7 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
             }
         }
         (Some(option), Some(_)) if option.eq_ignore_ascii_case(b"ID") => {
-            let id = |argument| integer::parse(argument).and_then(|id| u64::try_from(id).ok());
-            let ids: Option<Vec<u64>> = arguments.skip(3).iter().map(id).collect();
+            let ids: Option<Vec<i64>> = arguments.skip(3).iter().map(integer::parse).collect();
             let mut ids = ids.ok_or(RequestError::InvalidClientId)?;
             ids.sort_unstable();
             wanted = Some(ids);
@@ -163,7 +162,9 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
     }
     let mut text = String::new();
     for client in call.server.clients() {
-        if wanted.as_ref().is_none_or(|ids| ids.binary_search(&client.id).is_ok()) {
+        let is_wanted =
+            |ids: &Vec<i64>| i64::try_from(client.id).is_ok_and(|id| ids.binary_search(&id).is_ok());
+        if wanted.as_ref().is_none_or(is_wanted) {
             text += &describe(&client);
         }
     }

@@ -124,8 +124,13 @@ pub(super) fn why(arguments: Arguments<'_>) -> RequestError {
     let name = arguments.name();
     let listed =
         |names: &'static str| names.split(' ').find(|known| known.as_bytes().eq_ignore_ascii_case(name));
-    if listed(CLUSTER).is_some() {
-        return RequestError::ClusterDisabled;
+    if let Some(name) = listed(CLUSTER) {
+        let lacks_its_second_word = name == "cluster" && arguments.len() == 1;
+        return if lacks_its_second_word {
+            RequestError::WrongArity { command: name }
+        } else {
+            RequestError::ClusterDisabled
+        };
     }
     for family in &FAMILIES {
         if let Some(name) = listed(family.names) {

@@ -1,0 +1,185 @@
+//! The real binary, started on a free port and a folder of its own; ended by its number, whatever happens.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead as _, BufReader},
+    net::SocketAddr,
+    path::PathBuf,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::Client;
+
+/// How long a server may take until it is ready, on a machine with much else to do.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// How long another process may keep a port that this one had a moment ago.
+const PORT_WITHIN: Duration = Duration::from_secs(10);
+
+/// A folder and the flags that servers on it are started with, one after the other.
+#[derive(Debug)]
+pub(crate) struct Site {
+    folder: TempDir,
+    flags: Vec<String>,
+}
+
+impl Site {
+    /// An empty folder. `flags` are as on the command line, apart by spaces.
+    pub(crate) fn new(flags: &str) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        Self { folder, flags: flags.split_whitespace().map(str::to_owned).collect() }
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("log.txt")
+    }
+
+    /// What servers here have said on their standard error.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// The command that serves this folder.
+    pub(crate) fn command(&self, resp: &str, http: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+        // Nothing from outside decides how the server of a test is set up.
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_"))
+        {
+            command.env_remove(name);
+        }
+        command.arg("serve").arg("--data").arg(self.data()).args(["--resp", resp, "--http", http]);
+        command.args(&self.flags).stdin(Stdio::null());
+        command
+    }
+
+    /// Starts a server on free ports.
+    pub(crate) fn start(&self) -> Running {
+        self.try_start("127.0.0.1:0").unwrap_or_else(|| panic!("not ready: {}", self.said()))
+    }
+
+    /// Starts a server on the port that an earlier one had.
+    pub(crate) fn start_at(&self, resp: SocketAddr) -> Running {
+        let until = Instant::now() + PORT_WITHIN;
+        loop {
+            if let Some(running) = self.try_start(&resp.to_string()) {
+                return running;
+            }
+            let said = self.said();
+            assert!(said.contains("in use") && Instant::now() < until, "not ready: {said}");
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Starts a server and kills it so soon that it may not even be ready.
+    pub(crate) fn start_and_kill_after(&self, after: Duration) {
+        let mut command = self.command("127.0.0.1:0", "127.0.0.1:0");
+        let mut child =
+            command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
+        thread::sleep(after);
+        child.kill().expect("it is ours");
+        child.wait().expect("it ends");
+    }
+
+    fn try_start(&self, resp: &str) -> Option<Running> {
+        let log = File::options().create(true).append(true).open(self.log()).expect("a log");
+        let mut child = self
+            .command(resp, "127.0.0.1:0")
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the binary starts");
+        let out = child.stdout.take().expect("it is piped");
+        let (line, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for read in BufReader::new(out).lines().map_while(Result::ok) {
+                // Nobody listens after the first; reading on keeps the pipe open.
+                let _ = line.send(read);
+            }
+        });
+        let ready = lines.recv_timeout(READY_WITHIN);
+        // From here on it is ended when this is dropped.
+        let mut running =
+            Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into() };
+        let ready = match ready {
+            Ok(ready) => ready,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("not ready in {READY_WITHIN:?}: {}", self.said()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+        };
+        let mut words = ready.split(' ').skip(1).map(|word| word.split_once('=').expect("name=address").1);
+        let mut address = || words.next().and_then(|it| it.parse().ok()).expect("an address");
+        running.resp = address();
+        running.http = address();
+        Some(running)
+    }
+}
+
+/// A server that runs. Dropping it kills it.
+#[derive(Debug)]
+pub(crate) struct Running {
+    child: Child,
+    pub(crate) resp: SocketAddr,
+    pub(crate) http: SocketAddr,
+}
+
+impl Running {
+    pub(crate) fn client(&self) -> Client {
+        Client::connect(self.resp).expect("the server takes clients")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// SIGKILL: no time for anything.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("it was running");
+        self.child.wait().expect("it ends");
+    }
+
+    /// Sends a signal by its name, such as `TERM`.
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
+    /// Waits until it has ended by itself, and says how and after how long.
+    pub(crate) fn wait(mut self, at_most: Duration) -> (ExitStatus, Duration) {
+        let start = Instant::now();
+        while start.elapsed() < at_most {
+            if let Some(status) = self.child.try_wait().expect("it can be asked") {
+                return (status, start.elapsed());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the server has not ended within {at_most:?}");
+    }
+
+    /// An orderly end.
+    pub(crate) fn stop(self) {
+        self.signal("TERM");
+        let (status, _) = self.wait(Duration::from_secs(30));
+        assert!(status.success(), "{status}");
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to one process.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let status =
+        Command::new("sh").args(["-c", "kill -s \"$1\" \"$2\"", "kill", name, &pid.to_string()]).status();
+    assert!(status.expect("a shell").success(), "process {pid} could not be sent {name}");
+}

@@ -1,0 +1,223 @@
+//! A client that adds with ids, and remembers what it has sent and what it was told.
+
+use std::{collections::VecDeque, io, net::SocketAddr};
+
+use crate::harness::{Client, Value, client::encode, random::Random};
+
+/// At most so many commands are sent before the first of them is answered.
+const PIPELINE_MAX: u64 = 16;
+/// So many of the last answers are asked for again.
+const REMEMBERED: usize = 32;
+/// One add in so many carries no id.
+const PLAIN_ONE_IN: u64 = 8;
+
+/// What a server on another life may have done with the adds of the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// What is acknowledged is stored.
+    Always,
+    /// The last acknowledged adds may be lost with the process, so they are sent again too.
+    Interval,
+}
+
+/// The counters that are added to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Keys {
+    /// A few that everybody adds to.
+    pub(crate) hot: usize,
+    /// And many more, each of which gets little.
+    pub(crate) cold: usize,
+}
+
+impl Keys {
+    pub(crate) fn count(self) -> usize {
+        self.hot + self.cold
+    }
+
+    pub(crate) fn name(self, key: usize) -> String {
+        if key < self.hot { format!("hot:{key}") } else { format!("cold:{key}") }
+    }
+
+    fn choose(self, random: &mut Random) -> usize {
+        let among = if self.cold == 0 || random.below(4) == 0 { 0..self.hot } else { self.hot..self.count() };
+        let offset = random.below(among.len() as u64);
+        among.start + usize::try_from(offset).expect("an index")
+    }
+}
+
+/// Adds without ids go here.
+pub(crate) const PLAIN_KEY: &str = "plain";
+
+/// One add with an id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Operation {
+    key: usize,
+    amount: i64,
+    id: u64,
+}
+
+/// What was sent, and not yet answered.
+#[derive(Debug)]
+enum Sent {
+    New(Operation),
+    Plain { amount: i64 },
+}
+
+/// How much was sent to a counter and how much of it was acknowledged.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Sum {
+    pub(crate) issued: i64,
+    pub(crate) acknowledged: i64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Caller {
+    name: String,
+    keys: Keys,
+    durability: Durability,
+    random: Random,
+    last_id: u64,
+    /// Sent, and nothing heard.
+    unanswered: Vec<Operation>,
+    /// Acknowledged in this life of the server, where that may be lost.
+    at_risk: Vec<Operation>,
+    /// The last answers, each of which must stay what it was.
+    answered: VecDeque<(Operation, i64)>,
+    pub(crate) sums: Vec<Sum>,
+    pub(crate) plain: Sum,
+}
+
+impl Caller {
+    pub(crate) fn new(number: u64, keys: Keys, durability: Durability, seed: u64) -> Self {
+        Self {
+            name: format!("caller-{number}"),
+            keys,
+            durability,
+            random: Random::new(seed),
+            last_id: 0,
+            unanswered: Vec::new(),
+            at_risk: Vec::new(),
+            answered: VecDeque::new(),
+            sums: vec![Sum::default(); keys.count()],
+            plain: Sum::default(),
+        }
+    }
+
+    /// Adds until the connection breaks.
+    pub(crate) fn work(&mut self, server: SocketAddr) {
+        let Ok(mut client) = Client::connect(server) else { return };
+        // Sometimes what is unanswered is sent again at once, and the server killed again meanwhile.
+        if self.random.below(2) == 0 && self.repeat(&mut client).is_err() {
+            return;
+        }
+        while self.add(&mut client).is_ok() {}
+    }
+
+    fn command(&self, operation: &Operation) -> Vec<u8> {
+        let (key, amount, id) =
+            (self.keys.name(operation.key), operation.amount.to_string(), operation.id.to_string());
+        encode(&["INCRBY", &key, &amount, "IDMP", &self.name, &id])
+    }
+
+    /// Some adds in one write; each is noted before it is sent.
+    fn add(&mut self, client: &mut Client) -> io::Result<()> {
+        let (mut bytes, mut sent) = (Vec::new(), VecDeque::new());
+        for _ in 0..=self.random.below(PIPELINE_MAX) {
+            let amount = 1 + i64::try_from(self.random.below(9)).expect("a digit");
+            if self.random.below(PLAIN_ONE_IN) == 0 {
+                self.plain.issued += amount;
+                bytes.extend(encode(&["INCRBY", PLAIN_KEY, &amount.to_string()]));
+                sent.push_back(Sent::Plain { amount });
+                continue;
+            }
+            self.last_id += 1;
+            let operation = Operation { key: self.keys.choose(&mut self.random), amount, id: self.last_id };
+            self.sums[operation.key].issued += amount;
+            bytes.extend(self.command(&operation));
+            sent.push_back(Sent::New(operation));
+        }
+        let result = client.write(&bytes).and_then(|()| self.hear(client, &mut sent));
+        self.unanswered.extend(sent.into_iter().filter_map(|sent| match sent {
+            Sent::New(operation) => Some(operation),
+            Sent::Plain { .. } => None,
+        }));
+        result
+    }
+
+    fn hear(&mut self, client: &mut Client, sent: &mut VecDeque<Sent>) -> io::Result<()> {
+        while !sent.is_empty() {
+            let value = answer(client)?;
+            match sent.pop_front() {
+                Some(Sent::New(operation)) => self.acknowledge(operation, value),
+                Some(Sent::Plain { amount }) => self.plain.acknowledged += amount,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, operation: Operation, value: i64) {
+        self.sums[operation.key].acknowledged += operation.amount;
+        match self.durability {
+            Durability::Always => {
+                self.answered.push_back((operation, value));
+                if self.answered.len() > REMEMBERED {
+                    self.answered.pop_front();
+                }
+            }
+            Durability::Interval => self.at_risk.push(operation),
+        }
+    }
+
+    /// The server has been killed: what it acknowledged and may not have stored counts as not answered.
+    pub(crate) fn server_was_killed(&mut self) {
+        for operation in self.at_risk.drain(..) {
+            self.sums[operation.key].acknowledged -= operation.amount;
+            self.unanswered.push(operation);
+        }
+        if self.durability == Durability::Interval {
+            self.plain.acknowledged = 0;
+        }
+    }
+
+    /// Sends everything again that was not answered, under the same ids.
+    pub(crate) fn repeat(&mut self, client: &mut Client) -> io::Result<()> {
+        while let Some(operation) = self.unanswered.last() {
+            client.write(&self.command(operation))?;
+            let value = answer(client)?;
+            let operation = self.unanswered.pop().expect("it was there");
+            self.acknowledge(operation, value);
+        }
+        Ok(())
+    }
+
+    /// What was answered once is answered in the same way again, and what is another add under the same id is refused.
+    pub(crate) fn check_answers(&self, client: &mut Client) {
+        for (operation, value) in &self.answered {
+            client.write(&self.command(operation)).expect("sent");
+            assert_eq!(
+                client.read().expect("an answer"),
+                Value::Integer(*value),
+                "{} {operation:?}",
+                self.name
+            );
+        }
+        if let Some((operation, _)) = self.answered.back() {
+            let other = Operation { amount: operation.amount + 1, ..operation.clone() };
+            client.write(&self.command(&other)).expect("sent");
+            let refused = client.read().expect("an answer");
+            assert!(
+                matches!(&refused, Value::Error(text) if text.starts_with("IDMPMISMATCH")),
+                "{refused:?}"
+            );
+        }
+    }
+}
+
+/// The value after an add.
+fn answer(client: &mut Client) -> io::Result<i64> {
+    match client.read()? {
+        Value::Integer(value) => Ok(value),
+        other => panic!("an add was answered with {other:?}"),
+    }
+}
