@@ -106,6 +106,9 @@ fn forged_compact_states_are_refused() -> Result<(), BadDefinition> {
     };
     let given_some = (0, given(Right::ToSubtract));
     assert!(decode::<CompactBounded<u8>>(&state(&[given_some], Some((1, 1, 2)))).is_ok());
+    let used = (1, Summary { counted: Pn::subtracted(2), ..Summary::default() });
+    let used_on_the_way = state(&[given_some, used], Some((1, 1, 2)));
+    assert!(decode::<CompactBounded<u8>>(&used_on_the_way).is_ok(), "they are the receiver's already");
 
     let refusal = |bytes: Vec<u8>| refusal::<CompactBounded<u8>>(&bytes);
     let nobody = "a transfer that nobody makes";
