@@ -67,6 +67,7 @@ fn the_four_steps_of_a_handoff() {
     i.merge(&j.view_for(&1, 1)).expect("no twin");
     assert!(i.is_idle() && j.is_idle() && !i.must_hand_off());
     assert_eq!((*i.fetch(), *j.fetch()), (12, 12));
+    assert_eq!((*i.below(), *j.below()), (12, 0), "all of it is below the one and nothing below the other");
 }
 
 #[test]
@@ -162,6 +163,7 @@ fn a_report_saturates_and_never_wraps() {
     cusco.merge(&lima.view_for(&1, 0)).expect("no twin");
     assert_eq!((*lima.fetch(), *cusco.fetch()), (u64::MAX, u64::MAX));
     assert_eq!((*lima.own(), *cusco.own()), (u64::MAX, 5), "what is counted is exact");
+    assert_eq!(lima.others().collect::<Vec<_>>(), [(&1, &5)]);
 }
 
 /// A client whose server is away leaves its token with another server and goes; the token finds its slot.
@@ -423,6 +425,19 @@ fn a_view_for_a_replica_of_the_same_tier_carries_no_tokens_of_the_sender() {
     assert_eq!(relay.view_for(&2, 1).tokens(), []);
 }
 
+/// Slots are for those who may fill them, and cached tokens for their targets and sources.
+#[test]
+fn a_view_carries_nothing_that_its_addressee_has_no_use_for() {
+    let (mut away, mut near, mut client) = (Counter::new(1, 1), Counter::new(2, 1), counted(3, 2, 5));
+    round_trip(&mut client, &mut away);
+    assert!(away.view_for(&3, 2).has_slot_for(&3));
+    assert!(!away.view_for(&2, 1).has_slot_for(&3), "for a server of the same tier");
+    round_trip(&mut client, &mut near);
+    assert_eq!(near.view_for(&1, 1).tokens().len(), 1, "for the target");
+    assert_eq!(near.view_for(&3, 2).tokens().len(), 1, "for the source");
+    assert_eq!(near.view_for(&4, 2).tokens(), [], "for another client");
+}
+
 #[test]
 fn slots_are_open_from_when_they_are_opened_until_they_are_filled() {
     let (mut site, mut edge) = (Counter::new(0, 0), counted(1, 1, 5));
@@ -480,6 +495,7 @@ fn late_news_of_an_older_token_is_no_news_of_the_present_one() {
     assert!(client.may_leave_early(held_by_second));
     client.merge(&late).expect("no twin");
     assert!(client.may_leave_early(held_by_second));
+    assert!(!client.may_leave_early(|&holder, _| holder == 1), "the first has not got it");
 }
 
 /// The heir may itself be one of the servers that a notice is for.
