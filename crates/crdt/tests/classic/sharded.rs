@@ -4,6 +4,7 @@
 use quipu_crdt::classic::Writer;
 use quipu_crdt::{Overflow, ShardedCounter};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 const PER_WRITER: u64 = 20_000;
 
@@ -41,7 +42,7 @@ fn reads_never_go_backwards_while_others_write() {
         });
         let count = |writer: Writer<'_>| (0..PER_WRITER).try_for_each(|_| writer.add(1));
         let threads: Vec<_> = writers.into_iter().map(|writer| scope.spawn(move || count(writer))).collect();
-        let counted: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        let counted: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
         done.store(true, Ordering::Release); // Also if one has failed: the reader waits for it.
         reader.join().unwrap();
         assert!(counted.iter().all(|counted| matches!(counted, Ok(Ok(())))), "{counted:?}");
