@@ -252,10 +252,12 @@ fn a_relay_leaves_its_estate_to_one_heir() {
     assert_eq!(relay.bequeath(&1), Err(RetireError::OwnHeir));
     let estate = relay.bequeath(&0).expect("it has stopped");
     assert_eq!(relay.bequeath(&9), Err(RetireError::HeirNamed));
+    assert_eq!((relay.handshake().named_heir(), relay.handshake().heir()), (Some(&0), None));
     let adoption = heir.adopt(&estate).expect("it is named");
     assert_eq!(adoption.adopted_by, Some(0));
     assert_eq!(heir.adopt(&estate), Some(adoption.clone()), "a repeated handover is the same handover");
     assert!(relay.adopted(&adoption));
+    assert_eq!((relay.handshake().named_heir(), relay.handshake().heir()), (None, Some(&0)));
     assert!(!relay.may_leave(), "it has counts of its own");
     hand_over(&mut relay, &mut heir);
     assert!(relay.may_leave());
