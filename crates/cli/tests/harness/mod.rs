@@ -1,7 +1,7 @@
 //! What the tests on a running server share: the real binary on a folder of its own ([`Site`], [`Running`]), a client
 //! that never retries by itself ([`Client`]), and other programs where they are installed ([`tools`]).
 
-#![allow(dead_code, reason = "each test program uses its part of this")]
+#![allow(dead_code, unused_imports, reason = "each test program uses its part of this")]
 
 pub(crate) mod client;
 pub(crate) mod random;

@@ -6,6 +6,8 @@ use crate::harness::{Client, Value, client::encode, random::Random};
 
 /// At most so many commands are sent before the first of them is answered.
 const PIPELINE_MAX: u64 = 16;
+/// So many of the first adds are sent before their answers are read.
+const FILL_AT_ONCE: usize = 200;
 /// So many of the last answers are asked for again.
 const REMEMBERED: usize = 32;
 /// One add in so many carries no id.
@@ -35,7 +37,8 @@ impl Keys {
     }
 
     pub(crate) fn name(self, key: usize) -> String {
-        if key < self.hot { format!("hot:{key}") } else { format!("cold:{key}") }
+        // The many have long names, so that fewer of them fill the memory.
+        if key < self.hot { format!("hot:{key}") } else { format!("cold:{key:0>480}") }
     }
 
     fn choose(self, random: &mut Random) -> usize {
@@ -113,6 +116,26 @@ impl Caller {
         while self.add(&mut client).is_ok() {}
     }
 
+    /// One add to each of the many counters, so that there are more than fit into memory.
+    pub(crate) fn fill(&mut self, client: &mut Client) {
+        let mut sent = VecDeque::new();
+        for key in self.keys.hot..self.keys.count() {
+            let operation = self.new_operation(key, 1);
+            client.write(&self.command(&operation)).expect("sent");
+            sent.push_back(Sent::New(operation));
+            if sent.len() == FILL_AT_ONCE {
+                self.hear(client, &mut sent).expect("answers");
+            }
+        }
+        self.hear(client, &mut sent).expect("answers");
+    }
+
+    fn new_operation(&mut self, key: usize, amount: i64) -> Operation {
+        self.last_id += 1;
+        self.sums[key].issued += amount;
+        Operation { key, amount, id: self.last_id }
+    }
+
     fn command(&self, operation: &Operation) -> Vec<u8> {
         let (key, amount, id) =
             (self.keys.name(operation.key), operation.amount.to_string(), operation.id.to_string());
@@ -130,9 +153,8 @@ impl Caller {
                 sent.push_back(Sent::Plain { amount });
                 continue;
             }
-            self.last_id += 1;
-            let operation = Operation { key: self.keys.choose(&mut self.random), amount, id: self.last_id };
-            self.sums[operation.key].issued += amount;
+            let key = self.keys.choose(&mut self.random);
+            let operation = self.new_operation(key, amount);
             bytes.extend(self.command(&operation));
             sent.push_back(Sent::New(operation));
         }
