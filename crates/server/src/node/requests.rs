@@ -68,7 +68,7 @@ impl Submit<'_> {
         };
         match request {
             Request::Add { key, amount, operation } => {
-                run(0, key, Action::Add { add: Add::of(amount), operation: operation });
+                run(0, key, Action::Add { add: Add::of(amount), operation });
             }
             Request::AddWithin { key, amount, lower, upper, excess, operation } => {
                 let beyond = match excess {
@@ -76,7 +76,7 @@ impl Submit<'_> {
                     Excess::Saturate => Beyond::Saturate,
                 };
                 let add = Add { amount, lower, upper, beyond };
-                run(0, key, Action::Add { add, operation: operation });
+                run(0, key, Action::Add { add, operation });
             }
             Request::Get { key } | Request::Type { key } => run(0, key, Action::Get),
             Request::GetAll { keys } | Request::Exists { keys } => {
