@@ -1,6 +1,6 @@
 //! The `quipu` command: one binary for everything.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 mod bench;
@@ -25,19 +25,40 @@ enum Command {
     Serve(commands::serve::Args),
     // Without a doc comment: all it says stands on its `Args`.
     Bench(Box<bench::Args>),
+    /// Add to a counter and print its value
+    Add(commands::client::add::Args),
+    /// Print the values of counters
+    Get(commands::client::get::Args),
+    /// Create a counter that never crosses a minimum or a maximum
+    Create(commands::client::create::Args),
+    /// List counters in the order of their keys
+    List(commands::client::list::Args),
+    /// Print a counter's value whenever it changes
+    Watch(commands::client::watch::Args),
+    /// Print everything that is known about a counter
+    Info(commands::client::info::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
     #[command(subcommand)]
     Sim(commands::sim::Command),
+    /// Print a script that completes commands and flags in a shell
+    Completions(commands::completions::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Quipu::parse().command {
         Command::Serve(args) => commands::serve::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Add(args) => commands::client::add::run(&args),
+        Command::Get(args) => commands::client::get::run(&args),
+        Command::Create(args) => commands::client::create::run(&args),
+        Command::List(args) => commands::client::list::run(&args),
+        Command::Watch(args) => commands::client::watch::run(&args),
+        Command::Info(args) => commands::client::info::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
+        Command::Completions(args) => commands::completions::run(&args, Quipu::command()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use quipu_crdt::bloom::model::{self, Load};
 use quipu_crdt::bloom::{
     Adaptive, BITS_MAX, Bloom, ElementHash, FILTERS_MAX, Forgetful, HASHES_MAX, Limits, LimitsError,
     PAST_MAX, Settings, SettingsError, SizeError, Step,
@@ -63,6 +64,23 @@ fn a_shape_that_cannot_be_changes_nothing() {
     grown.reshape(2, 10, 14).expect("1,000 bits doubled 14 times are fewer than 2²⁴");
     grown.tick(10);
     assert_eq!(grown.filters().next().map(Bloom::bits), Some(1_000 << 14));
+}
+
+#[test]
+fn what_is_in_one_of_the_filters_is_found_by_the_simple_test() {
+    let mut filter = Forgetful::new(SETTINGS, 0).expect("valid settings");
+    assert!(!filter.contains_simple(hash(1)));
+    filter.insert(hash(1), 0);
+    assert!(filter.contains_simple(hash(1)) && !filter.contains_simple(hash(2)));
+}
+
+#[test]
+fn it_remembers_since_its_oldest_filter_was_made() {
+    let mut filter = Forgetful::new(SETTINGS, 5).expect("valid settings");
+    assert_eq!(filter.remembers_since_ms(), 5);
+    filter.tick(100);
+    assert_eq!(filter.filters().len(), 4);
+    assert_eq!(filter.remembers_since_ms(), 65, "made at 95, 85, 75 and 65");
 }
 
 #[test]
@@ -290,6 +308,39 @@ fn a_load_too_high_exhausts_the_limits() {
     assert_eq!(shapes.last(), Some(&(24, 2_000)));
     assert!(exhausted);
     assert!(run.filter.estimate() > LIMITS.target);
+}
+
+/// With few filters the window is what ends the shortening of the period.
+#[test]
+fn the_period_is_never_too_short_for_the_window() {
+    let mut run = Run::new(Limits { past_max: 2, ..LIMITS });
+    for _ in 0..100 {
+        run.second(1_000);
+    }
+    assert_eq!(run.shape(), (4, 6_667), "3 periods of 6,667 ms for a window of 20 s");
+}
+
+#[test]
+fn filters_to_come_are_just_large_enough_for_half_the_target() {
+    for operations in (100..4_000).step_by(100) {
+        let limits = Limits { bits_max: BITS_MAX, target: 1e-3, ..LIMITS };
+        let mut run = Run::new(limits);
+        let Settings { bits, hashes, past, .. } = *run.filter.settings();
+        run.second(operations);
+        let errs = |doublings: &u32| {
+            let load = Load { bits: bits << doublings, elements: operations };
+            model::corrected(&vec![load; past + 2], hashes)
+        };
+        let enough = (0..).find(|doublings| errs(doublings) <= limits.target / 2.0);
+        assert_eq!(Some(run.filter.doublings()), enough, "for {operations} operations");
+    }
+}
+
+#[test]
+fn filters_do_not_grow_beyond_the_limit() {
+    let mut run = Run::new(Limits { bits_max: 4 * 6_250, target: 1e-3, ..LIMITS });
+    run.second(20_000);
+    assert_eq!(run.filter.doublings(), 2);
 }
 
 /// The same load, with larger filters allowed.

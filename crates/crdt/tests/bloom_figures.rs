@@ -1,7 +1,9 @@
 //! The partitioned counter of the paper's Figures 6 and 7, without and with a forgetful filter, and the
 //! baseline of its section VI-E.
 
-use quipu_crdt::bloom::{ElementHash, Forgetful, RecyclableBloom, RecyclableError, Settings, SizeError};
+use quipu_crdt::bloom::{
+    ElementHash, Forgetful, RecyclableBloom, RecyclableError, Settings, SizeError, model,
+};
 use quipu_crdt::testing::Random;
 
 /// A fragment of a counter.
@@ -127,6 +129,18 @@ fn a_recyclable_filter_is_cleared_when_it_errs_too_often() {
         }
     }
     assert!((15..20).contains(&clearings), "{clearings} clearings at some 120 elements each");
+}
+
+#[test]
+fn a_recyclable_filter_is_not_cleared_at_its_target() {
+    let target = model::single(10, 1_500, 3);
+    let mut filter = RecyclableBloom::new(1_500, 3, target).expect("valid settings");
+    for operation in 0u32..11 {
+        assert!(filter.insert(ElementHash::of(&operation.to_le_bytes())));
+    }
+    assert_eq!(filter.estimate(), model::single(11, 1_500, 3));
+    assert!(filter.insert(ElementHash::of(b"one more")));
+    assert_eq!(filter.estimate(), model::single(1, 1_500, 3), "above its target it is");
 }
 
 #[test]

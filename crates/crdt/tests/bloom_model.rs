@@ -1,6 +1,6 @@
 //! The probability of errors: what the model says against what is measured.
 
-use quipu_crdt::bloom::model::{self, Size};
+use quipu_crdt::bloom::model::{self, Load, Size};
 use quipu_crdt::bloom::{BITS_MAX, Bloom, ElementHash, Forgetful, HASHES_MAX, Settings};
 use quipu_crdt::testing::Random;
 
@@ -158,6 +158,51 @@ fn a_pair_of_different_sizes_alone() {
         trial.refresh();
         trial.refresh();
         trial.check(&format!("doubled {older} times beside {newer} times"));
+    }
+}
+
+/// The probability that at least one of these happens.
+fn any(probabilities: &[f64]) -> f64 {
+    1.0 - probabilities.iter().map(|probability| 1.0 - probability).product::<f64>()
+}
+
+fn assert_close(one: f64, other: f64) {
+    assert!((one - other).abs() < 1e-12, "{one} against {other}");
+}
+
+const ELEMENTS: [u64; 4] = [10, 400, 150, 900];
+const HASHES: u8 = 2;
+
+fn loads(bits: [u64; 4]) -> [Load; 4] {
+    std::array::from_fn(|index| Load { bits: bits[index], elements: ELEMENTS[index] })
+}
+
+/// The filter of this place, with the elements of its two periods.
+fn alone(bits: u64, place: usize) -> f64 {
+    let before = if place == 0 { 0 } else { ELEMENTS[place - 1] };
+    model::single(before + ELEMENTS[place], bits, HASHES)
+}
+
+#[test]
+fn equation_3_takes_neighbours_for_independent() {
+    let [future, present, past, oldest] = [0, 1, 2, 3].map(|place| alone(1_000, place));
+    let expected = any(&[future, present * past, past * oldest, oldest]);
+    assert_close(model::equation_3(&loads([1_000; 4]), HASHES), expected);
+}
+
+/// That a bit is set in both of two neighbours, as one less that it is missing in the one or the other.
+#[test]
+fn what_neighbours_share_by_inclusion_and_exclusion() {
+    let falls = |elements: u64, bits: u64| (elements * u64::from(HASHES)) as f64 / bits as f64;
+    for (newer, older) in [(1_000, 1_000), (4_000, 1_000), (1_000, 2_000)] {
+        let [own_newer, shared, own_older, _] = ELEMENTS;
+        let missing_newer = falls(own_newer, newer) + falls(shared, newer);
+        let missing_older = falls(own_older, older) + falls(shared, older);
+        let missing_both =
+            falls(own_newer, newer) + falls(own_older, older) + falls(shared, newer.min(older));
+        let both = 1.0 - (-missing_newer).exp() - (-missing_older).exp() + (-missing_both).exp();
+        let expected = any(&[alone(500, 0), both.powi(i32::from(HASHES)), alone(500, 3)]);
+        assert_close(model::corrected(&loads([500, newer, older, 500]), HASHES), expected);
     }
 }
 

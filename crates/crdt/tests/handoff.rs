@@ -12,12 +12,24 @@ use std::collections::BTreeMap;
 type Counter = Handoff<u32, u64>;
 
 const TWIN: MergeError = MergeError::Twin(Twin);
+const ROUND_TRIPS_MAX: usize = 10;
 
 /// One message each way.
 fn round_trip(higher: &mut Counter, lower: &mut Counter) {
     let view = higher.view_for(lower.id(), lower.tier());
     lower.merge(&view).expect("no twin");
     higher.merge(&lower.reply_to(&view)).expect("no twin");
+}
+
+/// Round trips until all is handed over, which must not take many.
+fn hand_over(higher: &mut Counter, lower: &mut Counter) {
+    for _ in 0..ROUND_TRIPS_MAX {
+        if !higher.must_hand_off() {
+            return;
+        }
+        round_trip(higher, lower);
+    }
+    panic!("not handed over after {ROUND_TRIPS_MAX} round trips");
 }
 
 fn counted(id: u32, tier: u8, amount: u64) -> Counter {
@@ -30,9 +42,7 @@ fn counted(id: u32, tier: u8, amount: u64) -> Counter {
 #[test]
 fn the_four_steps_of_a_handoff() {
     let (mut i, mut j) = (counted(1, 1, 3), Counter::new(0, 0));
-    while i.must_hand_off() {
-        round_trip(&mut i, &mut j);
-    }
+    hand_over(&mut i, &mut j);
     let (source_clock, target_clock) = (i.handshake().source_clock(), j.handshake().desk().target_clock());
     assert!(source_clock > 0 && target_clock > 0, "it is the continuation of a longer run");
     i.add(&9).expect("a small number");
@@ -57,6 +67,7 @@ fn the_four_steps_of_a_handoff() {
     i.merge(&j.view_for(&1, 1)).expect("no twin");
     assert!(i.is_idle() && j.is_idle() && !i.must_hand_off());
     assert_eq!((*i.fetch(), *j.fetch()), (12, 12));
+    assert_eq!((*i.below(), *j.below()), (12, 0), "all of it is below the one and nothing below the other");
 }
 
 #[test]
@@ -92,9 +103,20 @@ fn a_second_replica_with_the_same_name_is_noticed_where_it_can_be() {
     cusco.merge(&lima.view_for(&3, 0)).expect("no twin");
     assert_eq!(copy.merge(&cusco.view_for(&2, 0)), Err(TWIN));
     let mut edge = counted(4, 1, 1);
+    let old = lima.view_for(&2, 0);
     round_trip(&mut edge, &mut lima);
+    assert_eq!(lima.merge(&old), Ok(()), "an old view of itself, from before it opened the slot");
     assert_eq!(copy.merge(&edge.view_for(&2, 0)), Err(TWIN));
     assert_eq!(*copy.fetch(), 0);
+}
+
+/// A relay has made no token yet: only the slots that it opened tell the two apart.
+#[test]
+fn a_second_relay_is_noticed_by_the_slots_that_the_first_has_opened() {
+    let mut relay = Counter::new(1, 1);
+    let mut copy = relay.clone();
+    relay.merge(&counted(2, 2, 5).view_for(&1, 1)).expect("no twin");
+    assert_eq!(copy.merge(&relay.view_for(&1, 1)), Err(TWIN));
 }
 
 #[test]
@@ -141,6 +163,7 @@ fn a_report_saturates_and_never_wraps() {
     cusco.merge(&lima.view_for(&1, 0)).expect("no twin");
     assert_eq!((*lima.fetch(), *cusco.fetch()), (u64::MAX, u64::MAX));
     assert_eq!((*lima.own(), *cusco.own()), (u64::MAX, 5), "what is counted is exact");
+    assert_eq!(lima.others().collect::<Vec<_>>(), [(&1, &5)]);
 }
 
 /// A client whose server is away leaves its token with another server and goes; the token finds its slot.
@@ -152,13 +175,17 @@ fn a_token_outlives_its_client() {
     round_trip(&mut client, &mut near); // The other one caches it and says so.
     assert!(!client.may_leave_early(|_, _| false), "the holder has no way to deliver it");
     assert!(client.may_leave_early(|&holder, &target| (holder, target) == (2, 1)));
+    round_trip(&mut client, &mut Counter::new(4, 1)); // So does a third, from which no way leads there.
+    assert!(client.may_leave_early(|&holder, &target| (holder, target) == (2, 1)));
     drop(client);
+    assert_eq!(near.retire([]), Err(RetireError::ServesOthers), "it keeps the token");
 
     let offer = near.view_for(&1, 1);
     away.merge(&offer).expect("no twin");
     assert_eq!(*away.own(), 5);
     near.merge(&away.reply_to(&offer)).expect("no twin");
     assert!(near.is_idle() && away.is_idle(), "nothing is left of the client");
+    assert_eq!(near.handshake(), Counter::new(2, 1).handshake(), "not even an empty place to keep it");
 }
 
 /// The stale slot that the paper's section 7.4 describes, and its complementary clean-up.
@@ -166,12 +193,11 @@ fn a_token_outlives_its_client() {
 fn a_notice_clears_the_slots_that_a_client_left_behind() {
     let (mut first, mut second, mut client) = (Counter::new(1, 1), Counter::new(2, 1), counted(3, 2, 5));
     first.merge(&client.view_for(&1, 1)).expect("no twin"); // A slot whose answer never arrives.
-    while client.must_hand_off() {
-        round_trip(&mut client, &mut second);
-    }
+    hand_over(&mut client, &mut second);
     assert!(first.handshake().desk().slots().contains_key(&3));
 
     let notice = client.retire([1, 2]).expect("it has handed over").clone();
+    assert_eq!((*notice.client(), notice.servers(), notice.tokens()), (3, &[1, 2][..], &[][..]));
     assert_eq!(client.add(&1), Err(AddError::Leaving));
     assert_eq!(client.retire([]), Ok(&notice), "the notice does not change any more");
     assert!(second.keep_notice(&notice));
@@ -226,19 +252,17 @@ fn a_relay_leaves_its_estate_to_one_heir() {
     assert_eq!(relay.bequeath(&1), Err(RetireError::OwnHeir));
     let estate = relay.bequeath(&0).expect("it has stopped");
     assert_eq!(relay.bequeath(&9), Err(RetireError::HeirNamed));
+    assert_eq!((relay.handshake().named_heir(), relay.handshake().heir()), (Some(&0), None));
     let adoption = heir.adopt(&estate).expect("it is named");
     assert_eq!(adoption.adopted_by, Some(0));
     assert_eq!(heir.adopt(&estate), Some(adoption.clone()), "a repeated handover is the same handover");
     assert!(relay.adopted(&adoption));
+    assert_eq!((relay.handshake().named_heir(), relay.handshake().heir()), (None, Some(&0)));
     assert!(!relay.may_leave(), "it has counts of its own");
-    while relay.must_hand_off() {
-        round_trip(&mut relay, &mut heir);
-    }
+    hand_over(&mut relay, &mut heir);
     assert!(relay.may_leave());
 
-    while client.must_hand_off() {
-        round_trip(&mut client, &mut heir);
-    }
+    hand_over(&mut client, &mut heir);
     assert_eq!(*heir.fetch(), 7);
     assert!(heir.is_idle());
     assert_eq!(Counter::new(0, 0).stop(), Err(RetireError::Permanent));
@@ -290,9 +314,7 @@ fn a_map_of_counters_and_a_counter_that_goes_down_are_handed_over_alike() {
 #[test]
 fn an_idle_client_is_small() {
     let (mut client, mut site) = (counted(1, 1, 5), Counter::new(0, 0));
-    while client.must_hand_off() {
-        round_trip(&mut client, &mut site);
-    }
+    hand_over(&mut client, &mut site);
     let handshake = client.handshake();
     assert!(handshake.tokens().is_empty() && handshake.cached().next().is_none());
     assert!(handshake.desk().is_idle() && handshake.notices().next().is_none());
@@ -315,6 +337,7 @@ fn a_refused_token_of_a_folded_slot_is_not_replaced() {
     }
     assert_eq!(edge.handshake().tokens()[0].value, 10);
     assert_eq!((*edge.own(), *site.own()), (1, u64::MAX), "nothing is lost");
+    assert!(site.handshake().desk().slots().is_empty(), "no second slot");
 }
 
 #[test]
@@ -346,9 +369,11 @@ fn a_leaf_speaks_only_for_itself() {
     let mut edge = counted(3, 2, 1);
     round_trip(&mut edge, &mut relay);
     let mut view = edge.view_for(&1, 1);
+    assert_eq!((*view.id(), *view.to(), view.tier(), view.tokens().len()), (3, 1, 2, 1));
     view.restrict_to_a_leaf();
     assert_eq!(view, edge.view_for(&1, 1), "an honest leaf says nothing else");
     let mut reply = site.reply_to(&relay.view_for(&0, 0));
+    assert!(reply.has_slot_for(&1));
     reply.restrict_to_a_leaf();
     assert!(!reply.has_slot_for(&1) && reply.tokens().is_empty());
 }
@@ -385,11 +410,142 @@ fn an_heir_of_a_higher_tier_refuses_and_old_slots_are_folded_at_heirs_too() {
     assert!(relay.adopted(&heir.adopt(&estate).expect("it is named")));
     assert!(heir.fold(&2));
     assert!(heir.handshake().inherited().all(|(_, desk)| desk.slots().is_empty() && desk.folded_len() == 1));
-    while client.must_hand_off() {
-        round_trip(&mut client, &mut heir);
-    }
+    hand_over(&mut client, &mut heir);
     assert_eq!(*heir.own(), 5);
     assert!(heir.is_idle());
+}
+
+/// Own tokens go to lower tiers only: nobody else can take or cache them.
+#[test]
+fn a_view_for_a_replica_of_the_same_tier_carries_no_tokens_of_the_sender() {
+    let (mut relay, mut site) = (counted(1, 1, 5), Counter::new(0, 0));
+    assert_eq!((relay.handshake().tier(), site.handshake().tier()), (1, 0));
+    assert!(relay.view_for(&0, 0).wants_slot());
+    round_trip(&mut relay, &mut site);
+    assert!(!relay.view_for(&0, 0).wants_slot(), "its token has everything");
+    assert_eq!(relay.view_for(&0, 0).tokens(), relay.handshake().tokens());
+    assert_eq!(relay.view_for(&2, 1).tokens(), []);
+}
+
+/// Slots are for those who may fill them, and cached tokens for their targets and sources.
+#[test]
+fn a_view_carries_nothing_that_its_addressee_has_no_use_for() {
+    let (mut away, mut near, mut client) = (Counter::new(1, 1), Counter::new(2, 1), counted(3, 2, 5));
+    round_trip(&mut client, &mut away);
+    assert!(away.view_for(&3, 2).has_slot_for(&3));
+    assert!(!away.view_for(&2, 1).has_slot_for(&3), "for a server of the same tier");
+    round_trip(&mut client, &mut near);
+    assert_eq!(near.view_for(&1, 1).tokens().len(), 1, "for the target");
+    assert_eq!(near.view_for(&3, 2).tokens().len(), 1, "for the source");
+    assert_eq!(near.view_for(&4, 2).tokens(), [], "for another client");
+}
+
+#[test]
+fn slots_are_open_from_when_they_are_opened_until_they_are_filled() {
+    let (mut site, mut edge) = (Counter::new(0, 0), counted(1, 1, 5));
+    assert!(!site.handshake().desk().is_open(&1, 0), "not opened yet");
+    round_trip(&mut edge, &mut site);
+    assert!(site.handshake().desk().is_open(&1, 0));
+    round_trip(&mut edge, &mut site);
+    assert!(!site.handshake().desk().is_open(&1, 0), "filled");
+}
+
+/// An old view that comes late opens a slot that nobody will fill. It goes with the next view, although that
+/// one carries a token for the same site.
+#[test]
+fn a_slot_opened_by_a_late_view_is_dropped() {
+    let (mut site, mut edge) = (Counter::new(0, 0), counted(1, 1, 5));
+    let old = edge.view_for(&0, 0);
+    round_trip(&mut edge, &mut site);
+    let with_token = edge.view_for(&0, 0);
+    for late in [&with_token, &old] {
+        site.merge(late).expect("no twin");
+    }
+    assert_eq!(site.handshake().desk().slots()[&1].target_clock, 1, "a second slot");
+    site.merge(&with_token).expect("no twin");
+    assert!(site.is_idle());
+    assert_eq!(*site.own(), 5);
+}
+
+/// What is known of where a token was cached goes with the token.
+#[test]
+fn who_held_a_token_is_forgotten_when_it_has_been_taken() {
+    let (mut site, mut near, mut client) = (Counter::new(0, 0), Counter::new(1, 1), counted(3, 2, 5));
+    round_trip(&mut client, &mut site);
+    let mut direct = client.clone();
+    round_trip(&mut client, &mut near);
+    assert!(client.may_leave_early(|&holder, &target| (holder, target) == (1, 0)));
+    round_trip(&mut direct, &mut site.clone());
+    round_trip(&mut client, &mut site);
+    assert_eq!(client.handshake(), direct.handshake());
+}
+
+/// What a server said of an older token does not make us forget who holds the present one.
+#[test]
+fn late_news_of_an_older_token_is_no_news_of_the_present_one() {
+    let (mut site, mut first, mut second) = (Counter::new(0, 0), Counter::new(1, 1), Counter::new(2, 1));
+    let mut client = counted(3, 2, 5);
+    round_trip(&mut client, &mut site);
+    round_trip(&mut client, &mut first);
+    let late = first.view_for(&3, 2);
+    assert_eq!(late.tokens().len(), 1, "it holds the older token");
+    hand_over(&mut client, &mut site);
+    client.add(&1).expect("a small number");
+    round_trip(&mut client, &mut site);
+    round_trip(&mut client, &mut second);
+    let held_by_second = |&holder: &u32, &target: &u32| (holder, target) == (2, 0);
+    assert!(client.may_leave_early(held_by_second));
+    client.merge(&late).expect("no twin");
+    assert!(client.may_leave_early(held_by_second));
+    assert!(!client.may_leave_early(|&holder, _| holder == 1), "the first has not got it");
+}
+
+/// The heir may itself be one of the servers that a notice is for.
+#[test]
+fn an_heir_acts_on_the_notices_that_it_inherits() {
+    let (mut relay, mut heir, mut client) = (Counter::new(1, 1), Counter::new(2, 1), counted(3, 2, 5));
+    heir.merge(&client.view_for(&2, 1)).expect("no twin"); // A slot whose answer never arrives.
+    hand_over(&mut client, &mut relay);
+    let notice = client.retire([1, 2]).expect("it has handed over").clone();
+    assert!(relay.keep_notice(&notice));
+    relay.stop().expect("a relay may stop");
+    let estate = relay.bequeath(&2).expect("it has stopped");
+    let adoption = heir.adopt(&estate).expect("it is named");
+    assert_eq!(adoption.adopted_by, Some(2), "an heir of the same tier will do");
+    assert!(heir.is_idle(), "the stale slot is gone");
+    assert_eq!(heir.handshake().notices().count(), 0, "and so is the notice");
+}
+
+/// A relay whose estate has been adopted no longer knows what it had adopted: it does not refuse, because
+/// then the same estate would go to two heirs.
+#[test]
+fn a_relay_that_has_bequeathed_does_not_answer_for_what_it_had_adopted() {
+    let (mut first, mut second, mut heir) = (Counter::new(1, 1), Counter::new(2, 1), Counter::new(0, 0));
+    first.stop().expect("a relay may stop");
+    let estate = first.bequeath(&2).expect("it has stopped");
+    second.adopt(&estate).expect("it is named"); // The answer is lost.
+    second.stop().expect("a relay may stop");
+    let both = second.bequeath(&0).expect("it has stopped");
+    assert!(second.adopted(&heir.adopt(&both).expect("it is named")));
+    assert_eq!(second.adopt(&estate), None);
+    let answer = heir.adopt(&estate).expect("it stands for the second");
+    assert_eq!(answer.adopted_by, Some(0));
+    assert!(first.adopted(&answer));
+}
+
+#[test]
+fn folding_says_whether_there_was_a_slot_at_any_desk() {
+    let (mut relay, mut heir, mut client) = (Counter::new(1, 1), Counter::new(0, 0), counted(2, 2, 5));
+    for server in [&mut relay, &mut heir] {
+        server.merge(&client.view_for(server.id(), server.tier())).expect("no twin");
+    }
+    relay.stop().expect("a relay may stop");
+    let estate = relay.bequeath(&0).expect("it has stopped");
+    heir.adopt(&estate).expect("it is named");
+    assert!(heir.fold(&2), "at its own desk and at the inherited one");
+    assert!(!heir.fold(&2), "at none");
+    hand_over(&mut client, &mut heir);
+    assert_eq!(*heir.own(), 5);
 }
 
 /// States and messages of all kinds, as they come up in a random run.

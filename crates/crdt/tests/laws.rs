@@ -51,6 +51,13 @@ fn an_overflow_is_refused_and_changes_nothing() {
     assert_eq!(map, before);
 }
 
+#[test]
+fn a_sum_of_maps_stores_no_zero() {
+    let mut map = BTreeMap::from([("a", 1)]);
+    map.try_add(&BTreeMap::from([("b", 0)])).expect("zero fits");
+    assert_eq!(map, BTreeMap::from([("a", 1)]));
+}
+
 /// A number whose operations are given: so that wrong ones can be tried.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Wrong<const VARIANT: u8>(u64);

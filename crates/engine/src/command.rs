@@ -162,9 +162,9 @@ pub struct BoundedView {
 pub struct SiteView {
     /// The site.
     pub site: SiteId,
-    /// What it has added, in all.
+    /// What it has added since the last reset.
     pub added: u64,
-    /// What it has subtracted, in all.
+    /// What it has subtracted since the last reset.
     pub subtracted: u64,
     /// How much it may add; `None` where no bound limits it.
     pub rights_to_add: Option<u128>,

@@ -3,7 +3,7 @@
 //! A site writes only its own row, and a row only grows: a reset sets aside what has been counted, by marks that merge
 //! by maximum, so that two sites that reset at once reset once, and what a reset had not seen survives it.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 
 use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Merge, Overflow, Pn, Tally};
@@ -150,13 +150,11 @@ impl Counter {
         }
     }
 
-    /// Counts. Rights have been looked at before; on an error nothing has changed.
+    /// Counts. Rights and the range of the value have been looked at before; on an error nothing has changed.
     pub(crate) fn add(&mut self, site: SiteId, version: u64, amount: i64) -> Result<(), Refusal> {
-        match self {
-            Self::Plain(counted) => counted.try_add(&pn(amount)).map_err(|Overflow| Refusal::Overflow),
-            Self::Shared(shared) => {
-                shared.add(site, version, &pn(amount)).map_err(|Overflow| Refusal::Overflow)
-            }
+        let counted = match self {
+            Self::Plain(counted) => counted.try_add(&pn(amount)),
+            Self::Shared(shared) => shared.add(site, version, &pn(amount)),
             Self::Bounded(bounded) => {
                 let prepared = match amount {
                     ..0 => bounded.prepare_subtract(amount.unsigned_abs()),
@@ -166,7 +164,22 @@ impl Counter {
                 bounded.apply(prepared.map_err(|_| Refusal::Overflow)?);
                 Ok(())
             }
+        };
+        match counted {
+            Ok(()) => Ok(()),
+            Err(Overflow) => {
+                self.begin_anew()?;
+                self.add(site, version, amount)
+            }
         }
+    }
+
+    /// A total is full although the value is not. While there is one site, nobody else has a row of this counter, so it
+    /// may begin anew from its value.
+    fn begin_anew(&mut self) -> Result<(), Refusal> {
+        let value = i64::try_from(self.value()).map_err(|_| Refusal::Overflow)?;
+        *self = Self::Plain(pn(value));
+        Ok(())
     }
 
     /// Sets aside what was counted. `before` is the version of the last change.
@@ -177,18 +190,17 @@ impl Counter {
         version: u64,
         to: Option<i64>,
     ) -> Result<(), Refusal> {
-        match self {
-            Self::Bounded(_) => Err(Refusal::BoundedReset),
-            Self::Shared(shared) => {
-                shared.reset(site, version, to.map(pn)).map_err(|Overflow| Refusal::Overflow)
-            }
-            Self::Plain(counted) => {
-                let mut shared = Shared::new(site, before, *counted);
-                shared.reset(site, version, to.map(pn)).map_err(|Overflow| Refusal::Overflow)?;
-                *self = Self::Shared(Box::new(shared));
-                Ok(())
-            }
-        }
+        let mut shared = match self {
+            Self::Bounded(_) => return Err(Refusal::BoundedReset),
+            Self::Shared(shared) => mem::take(shared),
+            Self::Plain(counted) => Box::new(Shared::new(site, before, *counted)),
+        };
+        *self = match shared.reset(site, version, to.map(pn)) {
+            Ok(()) => Self::Shared(shared),
+            // As in `begin_anew`.
+            Err(Overflow) => Self::Plain(to.map(pn).unwrap_or_default()),
+        };
+        Ok(())
     }
 
     /// What each site has counted.
@@ -249,6 +261,20 @@ mod tests {
         at_a.merge(&at_b);
         assert!(at_a.exists());
         assert_eq!(Counter::Shared(Box::new(at_a)).value(), 3);
+    }
+
+    #[test]
+    fn totals_that_are_full_do_not_refuse_a_value_that_fits() {
+        let mut counter = Counter::Plain(Pn::default());
+        for round in 0..5 {
+            counter.add(A, 3 * round + 1, i64::MAX).unwrap();
+            assert_eq!(counter.value(), i128::from(i64::MAX));
+            counter.add(A, 3 * round + 2, -i64::MAX).unwrap();
+            assert_eq!(counter.value(), 0);
+            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(i64::MIN)).unwrap();
+            assert_eq!((counter.value(), counter.exists()), (i128::from(i64::MIN), true));
+            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(0)).unwrap();
+        }
     }
 
     #[test]

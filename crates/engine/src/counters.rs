@@ -1,6 +1,6 @@
 //! The counters of a shard that are in memory: a slab of entries and an index into it.
 //!
-//! An entry costs 56 bytes, its key, and five to nine bytes in the index. What is not needed lately and stands in the
+//! An entry costs 48 bytes, its key, and five to nine bytes in the index. What is not needed lately and stands in the
 //! table may be evicted, by a clock hand that walks over the slab.
 
 use foldhash::fast::FixedState;
@@ -35,17 +35,62 @@ pub(crate) struct Flags {
     pub(crate) in_table: bool,
 }
 
+impl Flags {
+    const BITS: u32 = 6;
+
+    fn pack(self) -> u64 {
+        let Self { used, touched, unsaved, saving, fresh, in_table } = self;
+        let bits = [used, touched, unsaved, saving, fresh, in_table];
+        bits.into_iter().fold(0, |packed, bit| packed << 1 | u64::from(bit))
+    }
+
+    fn unpack(packed: u64) -> Self {
+        let bit = |at: u32| packed >> (Self::BITS - 1 - at) & 1 == 1;
+        Self {
+            used: bit(0),
+            touched: bit(1),
+            unsaved: bit(2),
+            saving: bit(3),
+            fresh: bit(4),
+            in_table: bit(5),
+        }
+    }
+}
+
+/// The highest number of a change: it shares eight bytes with the flags.
+pub(crate) const VERSION_MAX: u64 = u64::MAX >> Flags::BITS;
+
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) key: Box<[u8]>,
     /// `None`: there is no such counter (any more).
     pub(crate) counter: Option<Counter>,
-    /// The number of its last change.
-    pub(crate) version: u64,
-    pub(crate) flags: Flags,
+    /// The number of its last change, and the flags.
+    version_and_flags: u64,
 }
 
 impl Entry {
+    /// The number of its last change.
+    pub(crate) fn version(&self) -> u64 {
+        self.version_and_flags >> Flags::BITS
+    }
+
+    pub(crate) fn set_version(&mut self, version: u64) {
+        debug_assert!(version <= VERSION_MAX);
+        self.version_and_flags = version << Flags::BITS | self.flags().pack();
+    }
+
+    pub(crate) fn flags(&self) -> Flags {
+        Flags::unpack(self.version_and_flags)
+    }
+
+    pub(crate) fn flag<R>(&mut self, change: impl FnOnce(&mut Flags) -> R) -> R {
+        let mut flags = self.flags();
+        let result = change(&mut flags);
+        self.version_and_flags = self.version() << Flags::BITS | flags.pack();
+        result
+    }
+
     pub(crate) fn exists(&self) -> bool {
         self.counter.as_ref().is_some_and(Counter::exists)
     }
@@ -116,10 +161,10 @@ impl Counters {
         result
     }
 
-    /// The flags of an entry, which cost nothing.
-    pub(crate) fn flags(&mut self, index: Index) -> &mut Flags {
+    /// Changes the flags of an entry, which cost nothing.
+    pub(crate) fn flag<R>(&mut self, index: Index, change: impl FnOnce(&mut Flags) -> R) -> R {
         let (chunk, at) = place(index);
-        &mut self.chunks[chunk][at].flags
+        self.chunks[chunk][at].flag(change)
     }
 
     /// Adds an entry for a key that has none.
@@ -177,8 +222,7 @@ impl Counters {
             if entry.key.is_empty() || !may_go(entry) {
                 continue;
             }
-            if entry.flags.used {
-                entry.flags.used = false;
+            if entry.flag(|flags| std::mem::take(&mut flags.used)) {
                 continue;
             }
             gone += usize::from(entry.exists());

@@ -170,6 +170,8 @@ pub struct Host<L, T> {
     shards: Vec<Option<Box<Running>>>,
     pending: Vec<ShardId>,
     refused: Released,
+    /// What the table has, and the log has not heard of yet.
+    marks: Vec<Mark>,
     next_shard: usize,
     /// How often the log has grown so much that every shard must be checkpointed.
     round: u64,
@@ -200,6 +202,7 @@ impl<L: Log, T: Table> Host<L, T> {
             shards: Vec::new(),
             pending: Vec::new(),
             refused: Released::default(),
+            marks: Vec::new(),
             next_shard: 0,
             round: 0,
             checkpoints: 0,
@@ -337,7 +340,7 @@ impl<L: Log, T: Table> Host<L, T> {
         });
         running.state = match shard {
             Ok(mut shard) => {
-                shard.keep_watching(&mut running.shard);
+                shard.carry_on(&mut running.shard);
                 running.shard = shard;
                 State::Live
             }
@@ -460,15 +463,23 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn finish_checkpoints(&mut self) {
         let Some(checkpointer) = &self.checkpointer else { return };
-        let marks = checkpointer.finished();
-        if marks.is_empty() {
+        let finished = checkpointer.finished();
+        for Mark { shard, position } in &finished {
+            self.finish_checkpoint(*shard, *position);
+        }
+        self.marks.extend(finished);
+        if self.marks.is_empty() {
             return;
         }
-        // A mark that could not be moved only means that the log is kept for longer.
-        let _ = self.store.log().checkpoint(&marks);
-        for Mark { shard, position } in marks {
-            self.finish_checkpoint(shard, position);
+        let log = self.store.log();
+        if log.checkpoint(&self.marks).is_ok() {
+            return self.marks.clear();
         }
+        // One that cannot be moved does not hold up the others. Those that can be later keep the log until then.
+        self.marks.retain(|mark| match log.checkpoint(&[*mark]) {
+            Ok(()) => false,
+            Err(error) => matches!(error, StorageError::Io { .. } | StorageError::Full { .. }),
+        });
     }
 
     fn finish_checkpoint(&mut self, id: ShardId, position: Position) {
@@ -532,6 +543,11 @@ impl<L: Log, T: Table> Host<L, T> {
         if let Some(running) = self.running(id) {
             running.shard.unwatch(key);
         }
+    }
+
+    /// Why the table could not be brought up to date, if that was so lately. It is tried again.
+    pub fn checkpoint_failure(&self) -> Option<StorageError> {
+        self.checkpointer.as_ref().and_then(|checkpointer| checkpointer.failure())
     }
 
     /// Numbers for people.

@@ -7,6 +7,8 @@
 mod command;
 mod counter;
 mod counters;
+#[cfg(feature = "testing")]
+pub mod fuzzing;
 pub mod host;
 mod operations;
 mod record;
@@ -28,3 +30,6 @@ pub use slot::{SLOTS, Shards, hash_tag, slot_of};
 
 /// The longest key.
 pub const KEY_BYTES_MAX: usize = 512;
+
+/// The longest name of a producer, and the longest id that a producer gives an operation.
+pub const OPERATION_ID_BYTES_MAX: usize = 255;

@@ -451,6 +451,11 @@ impl Operations {
         floor
     }
 
+    /// Goes on counting, for people, from where `before` was.
+    pub(crate) fn carry_on(&mut self, before: &Self) {
+        self.stats = before.stats;
+    }
+
     pub(crate) fn stats(&self) -> OperationStats {
         self.stats
     }

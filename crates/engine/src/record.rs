@@ -5,6 +5,7 @@ use minicbor::{Decode, Decoder, Encode, Encoder};
 use crate::{
     KEY_BYTES_MAX, Window,
     counter::Counter,
+    counters::VERSION_MAX,
     operations::{Operation, SLICE_MS, slice_of},
 };
 
@@ -21,7 +22,7 @@ pub(crate) const TIME_KEY: &[u8] = b"t";
 /// No shard has counted for so long; in milliseconds.
 const TIME_MS_MAX: u64 = 1 << 48;
 /// No shard has changed so often.
-const CHANGES_MAX: u64 = 1 << 62;
+const CHANGES_MAX: u64 = VERSION_MAX / 2;
 /// Operations expire at most so many slices after they were counted.
 const SLICES_AHEAD_MAX: u64 = 2 * Window::LENGTH_MS_MAX / SLICE_MS;
 
@@ -122,8 +123,8 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
         if change.key.is_empty() || change.key.len() > KEY_BYTES_MAX {
             return Err(Failed::message("a key is empty or too long"));
         }
-        if change.version > summary.changes {
-            return Err(Failed::message("a change after the last one"));
+        if !(1..=summary.changes).contains(&change.version) {
+            return Err(Failed::message("a change before the first or after the last one"));
         }
         changes.push(change);
     }

@@ -4,7 +4,7 @@
 //! here. Whoever drives a shard first gives it what the table has ([`Shard::lacks`], [`Shard::install`]), and after a
 //! batch that was not stored throws it away and opens it again: memory holds effects that storage does not.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, mem};
 
 use quipu_crdt::{Bounded, bounded::Definition};
 use quipu_storage::{Page, Row, Slice, Write};
@@ -13,7 +13,7 @@ use crate::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, Moment, OperationId,
     Refusal, Reply, Settings, SiteView, WindowMode,
     counter::{Counter, pn},
-    counters::{Counters, Entry, Flags, Index},
+    counters::{Counters, Entry, Flags, Index, VERSION_MAX},
     operations::{Admitted, Counted, Operation, OperationHash, Operations, Run, slice_of},
     record::{self, Contents, Summary},
 };
@@ -146,7 +146,7 @@ impl Shard {
             let index = self.counters.find(change.key).unwrap_or_else(|| self.counters.insert(change.key));
             self.counters.change(index, |entry| {
                 entry.counter = change.counter;
-                entry.version = change.version;
+                entry.set_version(change.version);
             });
             self.list_unsaved(index);
         }
@@ -173,8 +173,8 @@ impl Shard {
         let index = self.counters.insert(key);
         self.counters.change(index, |entry| {
             entry.counter = Some(counter);
-            entry.version = row.version;
-            entry.flags.in_table = true;
+            entry.set_version(row.version);
+            entry.flag(|flags| flags.in_table = true);
         });
         Ok(())
     }
@@ -225,7 +225,7 @@ impl Shard {
 
     fn find(&mut self, key: &[u8]) -> Option<Index> {
         let index = self.counters.find(key)?;
-        self.counters.flags(index).used = true;
+        self.counters.flag(index, |flags| flags.used = true);
         Some(index)
     }
 
@@ -292,8 +292,9 @@ impl Shard {
         }
         let (site, version) = (self.settings.site, self.summary.changes + 1);
         let index = found.unwrap_or_else(|| self.counters.insert(key));
+        let before = self.counters.get(index).version();
         self.counters.change(index, |entry| match &mut entry.counter {
-            Some(counter) => counter.reset(site, entry.version, version, to),
+            Some(counter) => counter.reset(site, before, version, to),
             empty => {
                 *empty = to.map(|to| Counter::Plain(pn(to)));
                 Ok(())
@@ -338,7 +339,7 @@ impl Shard {
         Some(Inspection {
             value,
             sites: sites.collect(),
-            version: entry.version,
+            version: entry.version(),
             bounded: definition.map(|definition| BoundedView {
                 minimum: definition.minimum(),
                 maximum: definition.maximum(),
@@ -353,7 +354,7 @@ impl Shard {
         self.summary.changes += 1;
         let version = self.summary.changes;
         let exists = self.counters.change(index, |entry| {
-            entry.version = version;
+            entry.set_version(version);
             entry.exists()
         });
         match (existed, exists) {
@@ -361,9 +362,7 @@ impl Shard {
             (true, false) => self.summary.live = self.summary.live.saturating_sub(1),
             _ => {}
         }
-        let flags = self.counters.flags(index);
-        if !flags.touched {
-            flags.touched = true;
+        if !self.counters.flag(index, |flags| mem::replace(&mut flags.touched, true)) {
             self.touched.push(index);
             self.record_bytes += 32 + self.counters.get(index).key.len();
         }
@@ -371,14 +370,14 @@ impl Shard {
     }
 
     fn list_unsaved(&mut self, index: Index) {
-        let flags = self.counters.flags(index);
-        flags.used = true;
-        if !flags.unsaved {
-            flags.unsaved = true;
+        let before = self.counters.get(index).flags();
+        let is_fresh = before.fresh || !before.in_table;
+        let flags = Flags { used: true, unsaved: true, fresh: is_fresh, ..before };
+        self.counters.flag(index, |it| *it = flags);
+        if !before.unsaved {
             self.unsaved.push(index);
         }
-        if !flags.in_table && !flags.fresh {
-            flags.fresh = true;
+        if !before.fresh && is_fresh {
             self.fresh.new.push(index);
         }
     }
@@ -390,7 +389,7 @@ impl Shard {
 
     /// Ends the batch: everything applied since the last one.
     pub fn seal(&mut self, now_ms: u64) -> Sealed {
-        let mut outputs = std::mem::take(&mut self.outputs);
+        let mut outputs = mem::take(&mut self.outputs);
         self.operations.seal();
         if self.touched.is_empty() && self.counted.is_empty() {
             return Sealed { record: None, rows: 0, outputs };
@@ -399,12 +398,12 @@ impl Shard {
         let counters = &self.counters;
         let changes = self.touched.iter().map(|index| {
             let entry = counters.get(*index);
-            (&*entry.key, entry.version, entry.counter.as_ref())
+            (&*entry.key, entry.version(), entry.counter.as_ref())
         });
         let record = record::encode_record(&self.summary, changes, &self.counted);
         let rows = self.touched.len() + self.counted.len();
         for index in self.touched.drain(..) {
-            self.counters.flags(index).touched = false;
+            self.counters.flag(index, |flags| flags.touched = false);
             if !self.watched.is_empty() {
                 let entry = self.counters.get(index);
                 if self.watched.contains(&entry.key) {
@@ -435,14 +434,14 @@ impl Shard {
         }
         debug_assert!(self.touched.is_empty());
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
-        let unsaved = std::mem::take(&mut self.unsaved);
+        let unsaved = mem::take(&mut self.unsaved);
         writes.extend(unsaved.iter().map(|index| self.capture_counter(*index)));
         self.saving = Some(unsaved);
         self.fresh.sort(&self.counters);
-        self.fresh.saving = std::mem::take(&mut self.fresh.new);
+        self.fresh.saving = mem::take(&mut self.fresh.new);
         self.fresh.sorted = 0;
         for index in &self.fresh.saving {
-            self.counters.flags(*index).fresh = false;
+            self.counters.flag(*index, |flags| flags.fresh = false);
         }
         // Of what is deleted the table gets no row that it would list.
         self.fresh.saving.retain(|index| self.counters.get(*index).exists());
@@ -452,17 +451,15 @@ impl Shard {
     }
 
     fn capture_counter(&mut self, index: Index) -> Write {
-        let flags = self.counters.flags(index);
-        flags.unsaved = false;
-        flags.saving = true;
+        self.counters.flag(index, |flags| (flags.unsaved, flags.saving) = (false, true));
         if !self.counters.get(index).exists() {
             // No other site can know of it, so nothing has to be remembered of it.
             self.counters.change(index, |entry| entry.counter = None);
-            self.counters.flags(index).in_table = false;
+            self.counters.flag(index, |flags| flags.in_table = false);
         }
         let entry = self.counters.get(index);
         let bytes = entry.counter.as_ref().map_or_else(Vec::new, record::encode_row);
-        let row = Row { version: entry.version, bytes };
+        let row = Row { version: entry.version(), bytes };
         Write { slice: Slice::KEPT, key: record::row_key(&entry.key), row }
     }
 
@@ -470,13 +467,13 @@ impl Shard {
     pub fn saved(&mut self) {
         let Some(saved) = self.saving.take() else { return };
         self.operations.saved();
-        for index in std::mem::take(&mut self.fresh.saving) {
-            self.counters.flags(index).in_table = true;
+        for index in mem::take(&mut self.fresh.saving) {
+            self.counters.flag(index, |flags| flags.in_table = true);
         }
         for index in saved {
-            self.counters.flags(index).saving = false;
+            self.counters.flag(index, |flags| flags.saving = false);
             let entry = self.counters.get(index);
-            if entry.counter.is_none() && !entry.flags.unsaved {
+            if entry.counter.is_none() && !entry.flags().unsaved {
                 self.counters.forget(index);
             }
         }
@@ -486,7 +483,7 @@ impl Shard {
     pub fn evict(&mut self, looks: usize) {
         // What stands in a list stays: the list would point to whoever comes into its place.
         let may_go = |entry: &Entry| {
-            let Flags { touched, unsaved, saving, fresh, .. } = entry.flags;
+            let Flags { touched, unsaved, saving, fresh, .. } = entry.flags();
             !(touched || unsaved || saving || fresh)
         };
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {
@@ -524,8 +521,9 @@ impl Shard {
     }
 
     /// Goes on telling what `before`, which this one replaces, was asked to tell.
-    pub(crate) fn keep_watching(&mut self, before: &mut Self) {
-        self.watched = std::mem::take(&mut before.watched);
+    pub(crate) fn carry_on(&mut self, before: &mut Self) {
+        self.watched = mem::take(&mut before.watched);
+        self.operations.carry_on(&before.operations);
     }
 
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
@@ -593,6 +591,10 @@ pub struct Listing {
 }
 
 fn decode_counter(row: &Row) -> Result<Counter, Unreadable> {
+    if row.version > VERSION_MAX {
+        let why = minicbor::decode::Error::message("a version that no change has");
+        return Err(Unreadable { what: "the row of a counter", why });
+    }
     record::decode_row(&row.bytes).map_err(|why| Unreadable { what: "the row of a counter", why })
 }
 

@@ -6,8 +6,9 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use quipu_engine::slot_of;
 use quipu_server::resp::{
-    ClientFacts, Parsed, Parser, Reply, Request, ServerFacts, Session, Setting, Step, integer, slot,
+    ClientFacts, Parsed, Parser, Reply, Request, ServerFacts, Session, Setting, Step, integer,
 };
 
 const DEPTH: u64 = 16;
@@ -54,7 +55,7 @@ fn serve(parser: &mut Parser, session: &mut Session, received: &[u8], out: &mut 
     let (mut at, mut sum) = (0, 0);
     while let Ok(Parsed::Command { arguments, consumed }) = parser.parse(&received[at..], session.peer()) {
         if let Step::Run(Request::Add { key, amount, .. }) = session.step(arguments, out, &Server) {
-            sum += u64::from(slot::of(key));
+            sum += u64::from(slot_of(key));
             Reply::new(out, session.protocol()).integer(amount + 123_456);
         }
         at += consumed;
@@ -90,8 +91,7 @@ fn pipelines(criterion: &mut Criterion) {
 
 fn parts(criterion: &mut Criterion) {
     let key = b"key:000000007919";
-    criterion
-        .bench_function("slot of a key of 16 bytes", |bencher| bencher.iter(|| slot::of(black_box(key))));
+    criterion.bench_function("slot of a key of 16 bytes", |bencher| bencher.iter(|| slot_of(black_box(key))));
     criterion.bench_function("write an integer of 6 digits", |bencher| {
         bencher.iter_batched_ref(
             || Vec::with_capacity(32),

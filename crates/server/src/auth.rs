@@ -1,6 +1,6 @@
 //! Who may connect, and how a password is checked.
 //!
-//! Users come from one password (`--requirepass`, for the user `default`) or from a file; [`acl`](self) reads it.
+//! Users come from one password (`--requirepass`, for the user `default`) or from a file, which `acl` reads.
 
 use std::{fmt, hint::black_box, sync::Arc};
 

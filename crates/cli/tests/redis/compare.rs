@@ -47,7 +47,7 @@ fn transcript(address: SocketAddr, requests: &Requests, protocol: u8, manner: Ma
             let _ = client.write(&quit);
         }
         (Requests::Commands(commands), manner) => {
-            send(&mut client, &[commands.concat(), quit].concat(), manner)
+            send(&mut client, &[commands.concat(), quit].concat(), manner);
         }
         (Requests::Raw(bytes), manner) => send(&mut client, &[&bytes[..], &quit].concat(), manner),
     }

@@ -166,12 +166,16 @@ mod tests {
             cached.insert(&token(1, 2, clock));
         }
         assert_eq!(cached.iter().collect::<Vec<_>>(), [&token(1, 2, 5)]);
+        cached.insert(&Token { value: 7, ..token(1, 2, 5) });
+        assert_eq!(cached.iter().collect::<Vec<_>>(), [&token(1, 2, 5)], "of two as new the first");
     }
 
     #[test]
     fn a_token_in_the_wrong_place_is_refused() {
-        let misplaced = BTreeMap::from([(7u32, BTreeMap::from([(1u32, token(1, 2, 3))]))]);
-        let bytes = crate::codec::encode(&misplaced);
-        assert!(crate::codec::decode::<Cached<u32, u64>>(&bytes).is_err());
+        for (source, target) in [(7u32, 2u32), (1, 7), (7, 7)] {
+            let misplaced = BTreeMap::from([(source, BTreeMap::from([(target, token(1, 2, 3))]))]);
+            let bytes = crate::codec::encode(&misplaced);
+            assert!(crate::codec::decode::<Cached<u32, u64>>(&bytes).is_err(), "{source}, {target}");
+        }
     }
 }

@@ -317,13 +317,13 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             tokens.extend(office.cached.iter().cloned());
             return tokens;
         }
-        let is_for = |target: &I| target == to.id || to.stands_for.contains(target);
         for name in std::iter::once(to.id).chain(to.stands_for.iter().filter(|&name| name != to.id)) {
             tokens.extend(office.cached.for_target(name).cloned());
         }
         if self.tier < to.tier {
-            // The source learns that its token is cached here.
-            tokens.extend(office.cached.of_source(to.id).filter(|token| !is_for(&token.target)).cloned());
+            // The source learns that its token is cached here. None is among those above: a source has none
+            // for itself, nor for a relay of its own or a higher tier.
+            tokens.extend(office.cached.of_source(to.id).cloned());
         }
         tokens
     }

@@ -79,11 +79,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         for seen in &*view.tokens {
             let is_ours = seen.source == self.id;
             if is_ours && self.token_for(&seen.target).is_some_and(|own| own.slot == seen.slot) {
+                // Of an earlier token for this target nothing is left: it was forgotten with that token.
                 let fresh = || Holders { slot: seen.slot, servers: BTreeSet::new() };
                 let holders = self.office().holders.entry(seen.target.clone()).or_insert_with(fresh);
-                if holders.slot != seen.slot {
-                    *holders = fresh();
-                }
                 holders.servers.insert(view.id.clone());
             }
         }

@@ -80,6 +80,9 @@ fn forged_full_states_are_refused() -> Result<(), BadDefinition> {
     let pass = |amount| Rights::of(Right::ToSubtract, amount);
 
     assert!(decode::<Bounded<u8>>(&forged(&definition, rows(0, Pn::subtracted(5), &[]))).is_ok());
+    let mut both = rows(0, Pn::default(), &[(1, pass(2))]);
+    both.extend(rows(1, Pn::subtracted(2), &[]));
+    assert!(decode::<Bounded<u8>>(&forged(&definition, both)).is_ok(), "used what was passed to it");
     let without = "a replica has used rights that it did not have";
     assert!(refusal(rows(0, Pn::subtracted(6), &[])).contains(without));
     assert!(refusal(rows(1, Pn::subtracted(1), &[])).contains(without), "a row that came alone");
@@ -106,6 +109,9 @@ fn forged_compact_states_are_refused() -> Result<(), BadDefinition> {
     };
     let given_some = (0, given(Right::ToSubtract));
     assert!(decode::<CompactBounded<u8>>(&state(&[given_some], Some((1, 1, 2)))).is_ok());
+    let used = (1, Summary { counted: Pn::subtracted(2), ..Summary::default() });
+    let used_on_the_way = state(&[given_some, used], Some((1, 1, 2)));
+    assert!(decode::<CompactBounded<u8>>(&used_on_the_way).is_ok(), "they are the receiver's already");
 
     let refusal = |bytes: Vec<u8>| refusal::<CompactBounded<u8>>(&bytes);
     let nobody = "a transfer that nobody makes";

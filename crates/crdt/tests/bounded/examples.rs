@@ -7,6 +7,7 @@ use quipu_crdt::bounded::{
     BadDefinition, Definition, IN_FLIGHT_TRANSFERS_MAX, MergeError, OutOfRights, Refused, Right,
 };
 use quipu_crdt::{Bounded, CompactBounded, Overflow, codec};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -93,6 +94,7 @@ fn no_range_is_too_large() -> Outcome {
     counter.apply(counter.prepare_subtract(u64::MAX)?);
     assert_eq!(counter.value(), i128::from(i64::MIN));
     assert_eq!(counter.rights_to_subtract(&'a'), Some(0));
+    assert_eq!(counter.rights_to_add(&'a'), Some(u64::MAX.into()));
     Ok(())
 }
 
@@ -161,6 +163,7 @@ fn a_full_total_of_received_rights_loses_none() -> Outcome {
     c.merge(&b)?;
     assert_eq!(c.rights_to_subtract(&'c'), Some(2 * u128::from(u64::MAX)));
     assert_eq!(c.ledger().in_flight().len(), 1);
+    assert_eq!(c.ledger().rows()[&'a'].transfers, 1);
     assert_eq!(codec::decode::<CompactBounded<char>>(&codec::encode(&c))?, c);
     Ok(())
 }
@@ -238,6 +241,52 @@ fn two_changes_prepared_on_the_same_rights_are_not_both_applied() {
     a.apply(other);
 }
 
+/// Whatever the change, and whatever was changed before.
+#[test]
+fn of_two_changes_prepared_on_one_state_the_second_is_noticed() -> Outcome {
+    let definition = Definition::between(0, 100, 50, 'a')?;
+    macro_rules! play {
+        ($type:ident) => {
+            let changes = [
+                |a: &$type<char>| a.prepare_add(1),
+                |a: &$type<char>| a.prepare_subtract(1),
+                |a: &$type<char>| a.prepare_transfer(Right::ToSubtract, 1, 'b'),
+                |a: &$type<char>| a.prepare_transfer(Right::ToAdd, 1, 'b'),
+            ];
+            let new = $type::new('a', definition.clone());
+            let mut used = new.clone();
+            used.apply(used.prepare_add(3)?);
+            for (change, state) in changes.iter().flat_map(|change| [(change, &new), (change, &used)]) {
+                let mut a = state.clone();
+                let (one, other) = (change(&a)?, change(&a)?);
+                a.apply(one);
+                let second = catch_unwind(AssertUnwindSafe(|| a.apply(other)));
+                assert!(second.is_err(), "both were applied to {state:?}");
+            }
+        };
+    }
+    play!(Bounded);
+    play!(CompactBounded);
+    Ok(())
+}
+
+/// Two replicas of one name have made the same transfer to different receivers. Whoever hears of both keeps
+/// the same one, in whatever order and by whatever version of this program.
+#[test]
+fn of_two_transfers_of_one_name_all_keep_the_same() -> Outcome {
+    let definition = Definition::at_least(0, 5, 'a')?;
+    let [mut a, mut twin] = ['a', 'a'].map(|id| CompactBounded::new(id, definition.clone()));
+    a.apply(a.prepare_transfer(Right::ToSubtract, 1, 'b')?);
+    twin.apply(twin.prepare_transfer(Right::ToSubtract, 1, 'c')?);
+    for order in [[&a, &twin], [&twin, &a]] {
+        let mut other = CompactBounded::new('d', definition.clone());
+        order.into_iter().try_for_each(|state| other.merge(state))?;
+        let kept: Vec<char> = other.ledger().in_flight().values().map(|transfer| transfer.to).collect();
+        assert_eq!(kept, ['c']);
+    }
+    Ok(())
+}
+
 #[test]
 fn a_giver_stops_when_too_many_transfers_are_under_way() -> Outcome {
     let definition = Definition::at_least(0, i64::MAX, 'a')?;
@@ -246,6 +295,7 @@ fn a_giver_stops_when_too_many_transfers_are_under_way() -> Outcome {
         a.apply(a.prepare_transfer(Right::ToSubtract, 1, 'b')?);
     }
     assert_eq!(a.prepare_transfer(Right::ToSubtract, 1, 'b'), Err(Refused::TooManyInFlight));
+    a.apply(a.prepare_transfer(Right::ToSubtract, 0, 'b')?); // Nothing is not under way.
     b.merge(&a)?;
     a.merge(&b)?;
     a.apply(a.prepare_transfer(Right::ToSubtract, 1, 'b')?);

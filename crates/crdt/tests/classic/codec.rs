@@ -4,6 +4,7 @@ use crate::harness::{Cluster, Replica, Trace, traces};
 use minicbor::{Decode, Encode};
 use proptest::prelude::*;
 use quipu_crdt::classic::{DeltaMessage, OUTBOX_OPERATIONS_MAX, OpMessage, Pass, Slots, Transfer};
+use quipu_crdt::codec::DecodeError;
 use quipu_crdt::testing::Random;
 use quipu_crdt::{DeltaPnCounter, Escrow, GCounter, OpCounter, Pn, PnCounter, codec};
 use std::collections::BTreeMap;
@@ -130,6 +131,17 @@ proptest! {
             let _ = b.clone().receive(&damaged);
         })?;
     }
+}
+
+#[test]
+fn too_many_bytes_are_refused_unread() {
+    let bytes = vec![0; codec::INPUT_BYTES_MAX + 2];
+    for length in [bytes.len(), bytes.len() - 1] {
+        let refused = codec::decode::<u64>(&bytes[..length]);
+        assert!(matches!(refused, Err(DecodeError::TooLong { bytes }) if bytes == length));
+    }
+    let longest = codec::decode::<u64>(&bytes[..codec::INPUT_BYTES_MAX]);
+    assert!(matches!(longest, Err(DecodeError::UnknownFormat { found: 0 })));
 }
 
 /// The bytes of `written` are refused as a `T`.

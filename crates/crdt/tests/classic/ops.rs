@@ -172,8 +172,10 @@ fn what_everybody_acknowledged_is_not_kept() {
     a.add(3).unwrap();
     exchange(&mut a, &mut b);
     assert_eq!(a.pending(), 1, "C still lacks it");
+    assert_eq!(a.unacknowledged(&"B"), Ok(vec![]), "B does not");
     a.remove_peer(&"C").unwrap();
     assert_eq!(a.pending(), 0);
+    assert_eq!(a.unacknowledged(&"B"), Ok(vec![]), "nor does it need the sum");
     a.remove_peer(&"B").unwrap();
     a.add(4).unwrap();
     assert_eq!((a.pending(), a.value()), (0, 7), "nobody is there to lack it");
@@ -213,6 +215,19 @@ fn an_old_summary_changes_nothing() {
     exchange(&mut a, &mut b);
     b.receive(&summary[0]).unwrap();
     assert_eq!(b.value(), 11);
+}
+
+#[test]
+fn a_summary_takes_the_place_of_what_it_covers_and_of_nothing_else() {
+    let (_, mut b) = pair();
+    for (sequence, amount) in [(3, 100), (5, 10_000)] {
+        b.receive(&OpMessage::Operation { source: "A", sequence, amount }).unwrap();
+    }
+    let summary = |added| OpMessage::Summary { source: "A", until: 3, sum: Pn::added(added) };
+    assert_eq!(acknowledged_until(b.receive(&summary(111)).unwrap()), 3);
+    assert_eq!((b.value(), b.out_of_order()), (10_111, 1));
+    b.receive(&summary(222)).unwrap();
+    assert_eq!(b.value(), 10_111, "what was counted stays as it was first told");
 }
 
 #[test]

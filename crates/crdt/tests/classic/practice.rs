@@ -138,7 +138,10 @@ fn operations_under_a_hostile_network_count_exactly_once() {
         }
         // Sent again until acknowledged: no final exchange is needed.
         let mut network = adversary(seed);
+        let mut rounds = 0;
         while replicas.iter().any(|replica| replica.pending() > 0) {
+            rounds += 1;
+            assert!(rounds <= 100, "not acknowledged after {rounds} rounds");
             for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))) {
                 let messages = replicas[from].unacknowledged(&ids[to]).unwrap_or_default();
                 messages.into_iter().for_each(|message| network.send(from, to, message));

@@ -1,8 +1,10 @@
 //! `ShardedCounter` with real threads.
 #![allow(clippy::disallowed_methods, reason = "the counter is for threads, and starts none itself")]
 
+use quipu_crdt::classic::Writer;
 use quipu_crdt::{Overflow, ShardedCounter};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 const PER_WRITER: u64 = 20_000;
 
@@ -27,6 +29,7 @@ fn writers_that_share_lanes_lose_nothing() {
 #[test]
 fn reads_never_go_backwards_while_others_write() {
     let counter = ShardedCounter::new(4);
+    let writers: Vec<_> = (0..4).map(|_| counter.writer()).collect();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
@@ -37,15 +40,12 @@ fn reads_never_go_backwards_while_others_write() {
                 last = now;
             }
         });
-        let writers: Vec<_> = (0..4)
-            .map(|_| {
-                let writer = counter.writer();
-                scope.spawn(move || (0..PER_WRITER).for_each(|_| writer.add(1).unwrap()))
-            })
-            .collect();
-        writers.into_iter().for_each(|writer| writer.join().unwrap());
-        done.store(true, Ordering::Release);
+        let count = |writer: Writer<'_>| (0..PER_WRITER).try_for_each(|_| writer.add(1));
+        let threads: Vec<_> = writers.into_iter().map(|writer| scope.spawn(move || count(writer))).collect();
+        let counted: Vec<_> = threads.into_iter().map(ScopedJoinHandle::join).collect();
+        done.store(true, Ordering::Release); // Also if one has failed: the reader waits for it.
         reader.join().unwrap();
+        assert!(counted.iter().all(|counted| matches!(counted, Ok(Ok(())))), "{counted:?}");
     });
     assert_eq!(counter.value(), u128::from(4 * PER_WRITER));
 }

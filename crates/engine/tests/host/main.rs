@@ -2,8 +2,12 @@
 
 mod checker;
 mod crashes;
+mod listing;
 mod model;
+mod operations;
 mod oracle;
+mod recovery;
 mod rules;
+mod stored;
 mod table;
 mod world;

@@ -15,9 +15,9 @@ const STEPS: usize = 220;
 /// The names of operations.
 static IDS: [[u8; 2]; 40] = {
     let mut ids = [[0, b'#']; 40];
-    let mut at = 0;
-    while at < ids.len() {
-        ids[at][0] = b'0' + at as u8;
+    let mut at: u8 = 0;
+    while at < 40 {
+        ids[at as usize][0] = b'0' + at;
         at += 1;
     }
     ids

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Condvar, Mutex},
 };
 
 use quipu_storage::{Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, memory::MemoryTable};
@@ -13,6 +13,8 @@ type Place = (ShardId, Slice, Vec<u8>, u64);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     inner: Arc<Mutex<Inner>>,
+    /// Is the table to wait before it writes?
+    held: Arc<(Mutex<bool>, Condvar)>,
 }
 
 #[derive(Debug, Default)]
@@ -25,6 +27,17 @@ impl Seen {
     /// The same version always means the same bytes.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.inner.lock().unwrap().wrong.clone().map_or(Ok(()), Err)
+    }
+
+    /// Rows that are written from now on wait until they are let through.
+    pub(crate) fn hold(&self, hold: bool) {
+        *self.held.0.lock().unwrap() = hold;
+        self.held.1.notify_all();
+    }
+
+    fn wait(&self) {
+        let held = self.held.0.lock().unwrap();
+        drop(self.held.1.wait_while(held, |held| *held).unwrap());
     }
 
     fn note(&self, shard: ShardId, write: &Write) {
@@ -50,6 +63,7 @@ impl Table for WatchedTable {
     }
 
     fn put(&self, shard: ShardId, writes: &[Write]) -> Result<(), StorageError> {
+        self.seen.wait();
         writes.iter().for_each(|write| self.seen.note(shard, write));
         self.table.put(shard, writes)
     }

@@ -14,7 +14,7 @@ use quipu_storage::{
 use crate::table::{Seen, WatchedTable};
 
 /// What the machine's clock shows when the first process starts.
-const UNIX_MS: u64 = 1_700_000_000_000;
+pub(crate) const UNIX_MS: u64 = 1_700_000_000_000;
 
 /// How a world is made.
 #[derive(Debug, Clone, Copy)]
@@ -72,11 +72,17 @@ impl World {
 
     /// Another process goes on.
     pub(crate) fn restart(&mut self) {
+        self.restart_and_open_after(0);
+    }
+
+    /// Another process goes on, and opens its shards when it has run for a while.
+    pub(crate) fn restart_and_open_after(&mut self, wait_ms: u64) {
         // The former one's threads end before.
         let (host, checkpointer) = boot(&self.memory, &self.seen, self.setup);
         self.host = host;
         self.checkpointer = checkpointer;
         self.started_ms = self.clock_ms;
+        self.clock_ms += wait_ms;
         self.open();
     }
 
@@ -111,12 +117,21 @@ impl World {
         released
     }
 
+    /// Time passes, as the host is told every now and then.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        const EVERY_MS: u64 = 10_000;
+        let until_ms = self.clock_ms + ms;
+        while self.clock_ms < until_ms {
+            self.clock_ms = until_ms.min(self.clock_ms + EVERY_MS);
+            self.maintain();
+        }
+    }
+
     /// Waits until the thread has written all that it was given.
-    pub(crate) fn settle_checkpoints(&mut self) {
+    pub(crate) fn wait_for_rows(&self) {
         if let Some(checkpointer) = &self.checkpointer {
             checkpointer.flush().expect("nothing fails here");
         }
-        self.maintain();
     }
 
     /// One command and its answer.
@@ -137,6 +152,10 @@ impl World {
             Reply::Value(value) => value,
             other => panic!("{other:?}"),
         }
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], amount: i64) -> Reply {
+        self.ask(key, Action::Add { add: Add::of(amount), operation: None })
     }
 
     /// All counters, by pages.

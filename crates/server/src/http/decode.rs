@@ -8,8 +8,7 @@ use percent_encoding::percent_decode;
 use quipu_engine::{Add, Beyond, KEY_BYTES_MAX, Limits};
 use serde::{Deserialize, de};
 
-/// The longest `Idempotency-Key`.
-pub const OPERATION_ID_BYTES_MAX: usize = 255;
+pub use quipu_engine::OPERATION_ID_BYTES_MAX;
 /// Counters in an answer, if the client does not say.
 pub const LIST_LIMIT_DEFAULT: usize = 100;
 /// Counters in an answer, at most.

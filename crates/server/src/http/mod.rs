@@ -20,6 +20,7 @@ use problem::Problem;
 mod access;
 mod counters;
 pub mod decode;
+mod limits;
 mod list;
 mod problem;
 mod request;
@@ -31,15 +32,14 @@ mod status;
 mod watching;
 
 pub use decode::ListRequest;
+pub use limits::HttpLimits;
 pub use quipu_engine::Listing;
-pub use serve::{CONNECTIONS_MAX, serve_http};
-
-/// Watches at a time. Less than [`CONNECTIONS_MAX`], so that those who watch leave room for those who count.
-pub const WATCHES_MAX: usize = CONNECTIONS_MAX / 2;
+pub use serve::{serve_http, serve_http_within};
 
 /// What the front end needs of a node.
 pub trait Counters: Clone + Send + Sync + 'static {
-    /// Runs a command; the answer comes when it is durable.
+    /// Runs a command; the answer comes when it is durable. The command runs even if nobody waits for its answer any
+    /// more: a client may have gone.
     fn call(&self, command: Command<'_>) -> impl Future<Output = Reply> + Send;
     /// Counters in the order of their keys.
     fn list(&self, request: ListRequest) -> impl Future<Output = Result<Listing, Refusal>> + Send;
@@ -60,17 +60,13 @@ struct App<C> {
     metrics: Metrics,
     running: running::Running,
     watches: Arc<Semaphore>,
+    limits: HttpLimits,
 }
 
 /// All routes over a node.
-pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics) -> Router {
-    let app = App {
-        counters,
-        users,
-        metrics,
-        running: running::Running::default(),
-        watches: Arc::new(Semaphore::new(WATCHES_MAX)),
-    };
+pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: HttpLimits) -> Router {
+    let watches = Arc::new(Semaphore::new(limits.watches));
+    let app = App { counters, users, metrics, running: running::Running::default(), watches, limits };
     let protected = Router::new()
         .route("/v1/counters", get(list::list::<C>))
         .route(

@@ -1,7 +1,5 @@
 //! Parts of a request, taken so that what is wrong becomes a problem in JSON.
 
-use std::time::Duration;
-
 use axum::{
     body::Body,
     extract::{FromRequest, FromRequestParts, Request},
@@ -10,14 +8,13 @@ use axum::{
 use tokio_stream::StreamExt;
 
 use super::{
+    App, Counters,
     decode::{self, ListRequest, Numbers},
     problem::Problem,
 };
 
 /// The longest body. The longest that makes sense has four numbers.
-pub(super) const BODY_BYTES_MAX: usize = 16 * 1024;
-/// How long a body may take to arrive.
-pub(super) const BODY_TIME_MAX: Duration = Duration::from_secs(10);
+const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Where parts of `/v1/counters/{key}/operations/{producer}/{id}` stand between the slashes.
 const KEY_PLACE: usize = 3;
@@ -95,15 +92,15 @@ impl<S: Sync> FromRequestParts<S> for IdempotencyKey {
 /// page cannot count on a server of this machine.
 pub(super) struct JsonBody(pub(super) Vec<u8>);
 
-impl<S: Sync> FromRequest<S> for JsonBody {
+impl<C: Counters> FromRequest<App<C>> for JsonBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, app: &App<C>) -> Result<Self, Problem> {
         check_type(request.headers())?;
-        let body = tokio::time::timeout(BODY_TIME_MAX, read(request.into_body())).await;
+        let time_max = app.limits.body_time;
+        let body = tokio::time::timeout(time_max, read(request.into_body())).await;
         body.unwrap_or_else(|_| {
-            let detail =
-                format!("the body has not arrived within {} s; nothing was done", BODY_TIME_MAX.as_secs());
+            let detail = format!("the body has not arrived within {time_max:?}; nothing was done");
             Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", "The request took too long", detail))
         })
         .map(Self)

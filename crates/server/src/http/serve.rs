@@ -11,13 +11,9 @@ use hyper_util::{
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
-use super::{Counters, router, stall::Unstalled};
+use super::{Counters, HttpLimits, router, stall::Unstalled};
 use crate::{auth::Users, metrics::Metrics};
 
-/// HTTP connections at a time.
-pub const CONNECTIONS_MAX: usize = 1_024;
-/// How long the head of a request may take to arrive, and how long a connection may be idle between two.
-const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
 /// How long requests that run may go on after the order to stop.
@@ -39,30 +35,45 @@ pub async fn serve_http<C: Counters>(
     metrics: Metrics,
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
+    serve_http_within(HttpLimits::default(), listener, counters, users, metrics, shutdown).await
+}
+
+/// As [`serve_http`], within other limits.
+pub async fn serve_http_within<C: Counters>(
+    limits: HttpLimits,
+    listener: TcpListener,
+    counters: C,
+    users: Users,
+    metrics: Metrics,
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let router = router(counters, users, metrics.clone());
+    let router = router(counters, users, metrics.clone(), limits);
     let (stop, stopped) = watch::channel(false);
     let mut connections = JoinSet::new();
     let mut shutdown = pin!(shutdown);
     loop {
-        tokio::select! {
+        let accepted = tokio::select! {
             () = &mut shutdown => break,
-            Some(_) = connections.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() >= CONNECTIONS_MAX => {
-                    metrics.connections_refused.inc();
-                    turn_away(&stream);
-                }
-                Ok((stream, _)) => {
-                    let place = Place::taken(&metrics.http_connections);
-                    connections.spawn(converse(stream, router.clone(), stopped.clone(), place));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept an HTTP connection");
-                    tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
-                }
-            },
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        // Those that have ended take no place.
+        while connections.try_join_next().is_some() {}
+        match accepted {
+            Ok((stream, _)) if connections.len() >= limits.connections => {
+                metrics.connections_refused.inc();
+                turn_away(&stream);
+            }
+            Ok((stream, _)) => {
+                let place = Place::taken(&metrics.http_connections);
+                connections.spawn(converse(stream, limits, router.clone(), stopped.clone(), place));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+            }
         }
     }
     drop(listener);
@@ -89,14 +100,23 @@ impl Drop for Place {
     }
 }
 
-async fn converse(stream: TcpStream, router: Router, mut stopped: watch::Receiver<bool>, _place: Place) {
+async fn converse(
+    stream: TcpStream,
+    limits: HttpLimits,
+    router: Router,
+    mut stopped: watch::Receiver<bool>,
+    _place: Place,
+) {
     // Small answers should not wait for more; if that cannot be set, they are only slower.
     let _ = stream.set_nodelay(true);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIME_MAX)
+        .header_read_timeout(limits.head_time)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Unstalled::new(stream)), TowerToHyperService::new(router));
+        .serve_connection(
+            TokioIo::new(Unstalled::new(stream, limits.stall_time)),
+            TowerToHyperService::new(router),
+        );
     let mut connection = pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

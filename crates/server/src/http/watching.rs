@@ -14,7 +14,7 @@ use quipu_engine::{Action, Reply};
 use tokio_stream::{StreamExt, wrappers::WatchStream};
 
 use super::{
-    App, Counters, WATCHES_MAX,
+    App, Counters,
     counters::run,
     decode::Numbers,
     problem::Problem,
@@ -33,7 +33,7 @@ pub(super) async fn watch<C: Counters>(
     Key(key): Key,
     Values(numbers): Values,
 ) -> Result<Response, Problem> {
-    let place = app.watches.clone().try_acquire_owned().map_err(|_| too_many())?;
+    let place = app.watches.clone().try_acquire_owned().map_err(|_| too_many(app.limits.watches))?;
     // Subscribe first: a change between the two is then told twice at worst, and the repetition is left out below.
     let changes = WatchStream::from_changes(app.counters.watch(&key));
     let Reply::Value(now) = run(&app, &key, Action::Get, numbers).await? else {
@@ -54,8 +54,8 @@ fn event(key: &[u8], value: Option<i64>, numbers: Numbers) -> Result<Event, Infa
     Ok(Event::default().event("value").retry(RECONNECT_AFTER).data(body))
 }
 
-fn too_many() -> Problem {
-    let detail = format!("{WATCHES_MAX} counters are watched already; come back later");
+fn too_many(watches_max: usize) -> Problem {
+    let detail = format!("{watches_max} counters are watched already; come back later");
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, "too-many-watches", "Too many counters are watched", detail)
         .with_header("retry-after", "1")
 }

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, Read, Write},
-    time::Instant,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 use mio::net::TcpStream;
@@ -19,6 +19,7 @@ const KEPT_BYTES: usize = 16 * 1024;
 
 pub(super) struct Connection {
     pub(super) id: u64,
+    pub(super) heard_ms: Arc<AtomicU64>,
     socket: TcpStream,
     pub(super) parser: Parser,
     pub(super) session: Session,
@@ -36,7 +37,6 @@ pub(super) struct Connection {
     pub(super) was_held_up: bool,
     /// The client sends no more; the poll does not tell this again either.
     pub(super) has_ended: bool,
-    pub(super) last_heard: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,9 +62,10 @@ pub(super) enum Received {
 }
 
 impl Connection {
-    pub(super) fn new(id: u64, socket: TcpStream, session: Session, now: Instant) -> Self {
+    pub(super) fn new(id: u64, heard_ms: Arc<AtomicU64>, socket: TcpStream, session: Session) -> Self {
         Self {
             id,
+            heard_ms,
             socket,
             parser: Parser::new(),
             session,
@@ -77,7 +78,6 @@ impl Connection {
             has_news: false,
             was_held_up: false,
             has_ended: false,
-            last_heard: now,
         }
     }
 

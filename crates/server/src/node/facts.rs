@@ -3,14 +3,17 @@
 use std::{
     fmt::Write,
     net::{SocketAddr, TcpStream},
-    sync::{PoisonError, atomic::Ordering},
+    sync::{
+        Arc, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
 use quipu_engine::HostStats;
 
 use super::Shared;
-use crate::resp::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Setting};
+use crate::resp::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Session, Setting};
 
 /// A client, as far as others may know.
 #[derive(Debug)]
@@ -18,6 +21,9 @@ pub(super) struct Client {
     address: SocketAddr,
     local_address: Option<SocketAddr>,
     since: Instant,
+    /// When it was last heard of, in milliseconds after the start of the server; written by its worker.
+    heard_ms: Arc<AtomicU64>,
+    identity: Identity,
 }
 
 /// How a worker is doing.
@@ -41,8 +47,30 @@ impl Shared {
         let id = self.client_ids.fetch_add(1, Ordering::Relaxed);
         let local_address = stream.local_addr().ok();
         self.metrics.resp_connections.inc();
-        clients.insert(id, Client { address, local_address, since: Instant::now() });
+        let (since, heard_ms) = (Instant::now(), Arc::new(AtomicU64::new(self.elapsed_ms())));
+        let client = Client { address, local_address, since, heard_ms, identity: Identity::default() };
+        clients.insert(id, client);
         Some(id)
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        super::millis(self.started.elapsed())
+    }
+
+    /// Where a client's worker writes when it was last heard of.
+    pub(super) fn heard_ms(&self, id: u64) -> Arc<AtomicU64> {
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.get(&id).map(|client| Arc::clone(&client.heard_ms)).unwrap_or_default()
+    }
+
+    /// A client may have said who it is.
+    pub(super) fn identify(&self, session: &Session) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = clients.get_mut(&session.client_id())
+            && client.identity != *session.identity()
+        {
+            client.identity = session.identity().clone();
+        }
     }
 
     /// A client has gone.
@@ -163,8 +191,8 @@ impl ServerFacts for Shared {
             address: client.address.to_string(),
             local_address: client.local_address.map(|address| address.to_string()).unwrap_or_default(),
             age_seconds: client.since.elapsed().as_secs(),
-            idle_seconds: 0,
-            identity: Identity::default(),
+            idle_seconds: self.elapsed_ms().saturating_sub(client.heard_ms.load(Ordering::Relaxed)) / 1000,
+            identity: client.identity.clone(),
         });
         facts.collect()
     }

@@ -20,9 +20,15 @@ use tokio::sync::{oneshot, watch};
 #[derive(Debug)]
 pub(super) struct OwnedCommand {
     key: Box<[u8]>,
-    operation: Option<(Box<[u8]>, Box<[u8]>)>,
+    operation: Option<OwnedOperation>,
     /// Its operation is in `operation`.
     action: Action<'static>,
+}
+
+#[derive(Debug)]
+struct OwnedOperation {
+    producer: Box<[u8]>,
+    id: Box<[u8]>,
 }
 
 /// Stands in an owned action for the operation beside it.
@@ -39,13 +45,14 @@ impl OwnedCommand {
             Action::Create(limits) => (Action::Create(limits), None),
             Action::Inspect => (Action::Inspect, None),
         };
-        let operation = operation.map(|operation| (operation.producer.into(), operation.id.into()));
+        let operation = operation
+            .map(|OperationId { producer, id }| OwnedOperation { producer: producer.into(), id: id.into() });
         Self { key: command.key.into(), operation, action }
     }
 
     pub(super) fn get(&self) -> Command<'_> {
         let elsewhere = || match &self.operation {
-            Some((producer, id)) => OperationId { producer, id },
+            Some(OwnedOperation { producer, id }) => OperationId { producer, id },
             None => ELSEWHERE,
         };
         let action = match self.action {

@@ -1,6 +1,6 @@
 //! What requests of the Redis protocol become: commands on keys, or jobs over all shards.
 
-use quipu_engine::{Action, Add, Beyond, Command, Limits, OperationId};
+use quipu_engine::{Action, Add, Beyond, Command, Limits};
 
 use super::{
     answer::Form,
@@ -68,7 +68,7 @@ impl Submit<'_> {
         };
         match request {
             Request::Add { key, amount, operation } => {
-                run(0, key, Action::Add { add: Add::of(amount), operation: operation.map(named) });
+                run(0, key, Action::Add { add: Add::of(amount), operation });
             }
             Request::AddWithin { key, amount, lower, upper, excess, operation } => {
                 let beyond = match excess {
@@ -76,7 +76,7 @@ impl Submit<'_> {
                     Excess::Saturate => Beyond::Saturate,
                 };
                 let add = Add { amount, lower, upper, beyond };
-                run(0, key, Action::Add { add, operation: operation.map(named) });
+                run(0, key, Action::Add { add, operation });
             }
             Request::Get { key } | Request::Type { key } => run(0, key, Action::Get),
             Request::GetAll { keys } | Request::Exists { keys } => {
@@ -91,17 +91,13 @@ impl Submit<'_> {
                 run(0, key, Action::Create(Limits { minimum, maximum, initial: value }));
             }
             Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
-            Request::Outcome { key, operation } => run(0, key, Action::Outcome(named(operation))),
+            Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
             Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => {
                 self.queue.begin_job();
                 self.worker.start_later(Job::of(&request), ticket(0), self.protocol);
             }
         }
     }
-}
-
-fn named(operation: crate::resp::OperationId<'_>) -> OperationId<'_> {
-    OperationId { producer: operation.producer, id: operation.id }
 }
 
 fn shape_of(queued: &Queued) -> Shape {

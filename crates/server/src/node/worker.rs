@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     io, mem,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -39,6 +39,8 @@ const RECORD_BYTES_MAX: usize = 4 * 1024 * 1024;
 const IDLE: Duration = Duration::from_millis(100);
 /// How often a busy worker looks after its shards.
 const MAINTAIN_EVERY: Duration = Duration::from_millis(5);
+/// How often a worker says how it is doing.
+const REPORT_EVERY: Duration = Duration::from_millis(250);
 /// After an error of `accept` (too many open files, for example).
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How long a worker that stops tries to send its last answers.
@@ -71,6 +73,9 @@ pub(super) struct Worker {
     released: Released,
     buffer: Box<[u8]>,
     now: Instant,
+    /// The same, for the shards.
+    moment: Moment,
+    reported_at: Instant,
     maintained: Instant,
     flushed: Instant,
     next_worker: usize,
@@ -92,6 +97,7 @@ impl Worker {
         let workers = shared.workers();
         let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
         let now = Instant::now();
+        let moment = shared.moment(now);
         let mut worker = Self {
             index,
             shared,
@@ -113,6 +119,8 @@ impl Worker {
             released: Released::default(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             now,
+            moment,
+            reported_at: now,
             maintained: now,
             flushed: now,
             next_worker: 0,
@@ -130,10 +138,6 @@ impl Worker {
     /// The token under which the mailbox of a worker is registered.
     pub(super) const MAILBOX: Token = MAILBOX;
 
-    fn moment(&self) -> Moment {
-        self.shared.moment(self.now)
-    }
-
     /// Works until it is told to stop.
     pub(super) fn run(mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(1024);
@@ -147,6 +151,7 @@ impl Worker {
                 return Err(error);
             }
             self.now = Instant::now();
+            self.moment = self.shared.moment(self.now);
             for event in &events {
                 self.notice(event);
             }
@@ -266,7 +271,8 @@ impl Worker {
             return;
         }
         let session = Session::new(id, &*self.shared);
-        self.connections[index] = Some(Box::new(Connection::new(id, socket, session, self.now)));
+        self.connections[index] =
+            Some(Box::new(Connection::new(id, self.shared.heard_ms(id), socket, session)));
     }
 
     fn guest(&mut self, return_to: Return) -> Ticket {
@@ -331,7 +337,7 @@ impl Worker {
             Received::Broken => self.hang_up(index, connection, State::Gone),
             Received::All(0) => {}
             received @ (Received::Some(bytes) | Received::All(bytes)) => {
-                connection.last_heard = self.now;
+                connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
                 self.take_bytes(index, connection, &buffer[..bytes]);
                 if connection.has_ended || matches!(received, Received::Some(_)) {
                     self.list(index, connection);
@@ -396,7 +402,7 @@ impl Worker {
                     let step = session.step(arguments, replies, &*self.shared);
                     let protocol = session.protocol();
                     match step {
-                        Step::Replied => {}
+                        Step::Replied => self.shared.identify(session),
                         Step::ReplyThenClose => connection.state = State::Closing,
                         Step::Run(request) => Submit { worker: self, index, queue, protocol }.one(request),
                         Step::RunAll(requests) => {
@@ -427,7 +433,7 @@ impl Worker {
         let owner = self.shared.owner(shard);
         if owner == self.index {
             let ticket = named(ticket, CommandName::of(&command.action));
-            self.host.submit(shard, ticket, command, self.moment());
+            self.host.submit(shard, ticket, command, self.moment);
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
         }
@@ -452,7 +458,7 @@ impl Worker {
     /// Makes the batch durable, and passes on what may be known then.
     fn commit(&mut self) {
         let mut released = mem::take(&mut self.released);
-        if let Some(committed) = self.host.commit(self.moment(), &mut released) {
+        if let Some(committed) = self.host.commit(self.moment, &mut released) {
             let sums = &self.metrics.sums;
             sums.batches.inc();
             sums.batch_rows.observe(committed.rows as f64);
@@ -587,13 +593,19 @@ impl Worker {
         }
         self.maintained = self.now;
         let mut released = mem::take(&mut self.released);
-        self.host.maintain(self.moment(), &mut released);
+        self.host.maintain(self.moment, &mut released);
         self.pass_on(&mut released);
         self.released = released;
-        self.report();
+        if self.now.duration_since(self.reported_at) >= REPORT_EVERY {
+            self.reported_at = self.now;
+            self.report();
+        }
     }
 
     fn report(&mut self) {
+        if let Some(error) = self.host.checkpoint_failure() {
+            tracing::warn!(%error, "the table could not be brought up to date; the log keeps what it lacks");
+        }
         let stats = self.host.stats();
         self.shared.note(self.index, self.commands, stats);
         let (metrics, before) = (&self.metrics, mem::replace(&mut self.reported, stats));

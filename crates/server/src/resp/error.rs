@@ -4,8 +4,8 @@
 //! repeat little of it, and always as valid UTF-8.
 
 use super::{
-    ARGUMENTS_MAX, CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_MAX, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX,
-    QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX,
+    ARGUMENTS_MAX, CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_MAX, EXEC_REPLY_BYTES_MAX, KEY_BYTES_MAX,
+    OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX,
 };
 
 /// At most this many bytes of a name or of arguments are repeated.
@@ -126,6 +126,12 @@ pub enum RequestError {
         /// Its length.
         bytes: usize,
     },
+    /// The pattern is too long.
+    #[error("ERR a pattern has at most {PATTERN_BYTES_MAX} bytes, not {bytes}; nothing was done")]
+    PatternLength {
+        /// Its length.
+        bytes: usize,
+    },
     /// One half of an operation's id is empty or too long.
     #[error(
         "ERR a producer and an id have 1 to {OPERATION_ID_BYTES_MAX} bytes each, not {bytes}; nothing was done"
@@ -215,6 +221,12 @@ pub enum RequestError {
          this one. Send smaller ones"
     )]
     TransactionTooLarge,
+    /// The replies to what waited for `EXEC` are too long already.
+    #[error(
+        "ERR the replies about the connection in one transaction have at most {EXEC_REPLY_BYTES_MAX} bytes; this command \
+         was not run. Send smaller transactions"
+    )]
+    RepliesTooLarge,
     /// `COMMAND GETKEYS` about a command that there is not.
     #[error("ERR Invalid command specified")]
     InvalidCommand,

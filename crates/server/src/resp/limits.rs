@@ -1,9 +1,7 @@
 //! How much of anything a client may send. Each limit is checked before memory is spent on what exceeds it.
 
-/// The longest key.
-pub const KEY_BYTES_MAX: usize = 512;
-/// The longest name of a producer, and the longest id that a producer gives an operation.
-pub const OPERATION_ID_BYTES_MAX: usize = 128;
+pub use quipu_engine::{KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX};
+
 /// The most arguments of one command, its name included.
 pub const ARGUMENTS_MAX: usize = 65_536;
 /// The longest command, framing included.
@@ -20,6 +18,10 @@ pub const QUEUED_COMMANDS_MAX: usize = 65_536;
 pub const QUEUED_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The longest name that a connection, or the library behind it, may give itself.
 pub const CLIENT_NAME_BYTES_MAX: usize = 512;
+/// The most bytes of replies about the connection itself (`COMMAND`, `CLIENT LIST`, …) that one `EXEC` gathers.
+pub const EXEC_REPLY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// The longest pattern. What it costs to compare one with a key grows with both lengths.
+pub const PATTERN_BYTES_MAX: usize = 1024;
 /// The most keys that one `SCAN` looks at: a larger `COUNT` means this. (`COUNT` is a hint in Redis too.)
 pub const SCAN_COUNT_MAX: u32 = 65_536;
 /// How many keys a `SCAN` without `COUNT` looks at, as in Redis.

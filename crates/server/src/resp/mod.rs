@@ -51,7 +51,6 @@ mod limits;
 mod reply;
 mod request;
 mod session;
-pub mod slot;
 mod transaction;
 mod wire;
 
@@ -59,8 +58,9 @@ pub use arguments::{Arguments, OwnedArguments};
 pub use error::{ProtocolError, RequestError};
 pub use facts::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Setting};
 pub use limits::*;
+pub use quipu_engine::OperationId;
 pub use reply::{Protocol, Reply};
-pub use request::{Excess, Keys, OperationId, Request};
+pub use request::{Excess, Keys, Request};
 pub use session::{Session, Step};
 pub use transaction::{OwnedRequest, Queued};
 pub use wire::{Parsed, Parser, Peer};

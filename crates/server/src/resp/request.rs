@@ -1,8 +1,11 @@
 //! What a client asks of the counters, once its command has been understood.
 
-use super::{Arguments, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, RequestError};
+use quipu_engine::OperationId;
 
-/// A command on counters. Every key in it has 1 to [`KEY_BYTES_MAX`] bytes.
+use super::{Arguments, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, RequestError};
+
+/// A command on counters. Every key in it has 1 to [`KEY_BYTES_MAX`] bytes, every pattern at most
+/// [`PATTERN_BYTES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request<'a> {
     /// `INCR`, `DECR`, `INCRBY`, `DECRBY`. Reply: the new value.
@@ -120,25 +123,14 @@ pub enum Excess {
     Saturate,
 }
 
-/// What a client sends with a command so that a retry is recognised. It belongs to the command's key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OperationId<'a> {
-    /// Who made the operation; 1 to [`OPERATION_ID_BYTES_MAX`] bytes.
-    pub producer: &'a [u8],
-    /// Its name, unique at the producer; 1 to [`OPERATION_ID_BYTES_MAX`] bytes.
-    pub id: &'a [u8],
-}
-
-impl<'a> OperationId<'a> {
-    /// Both halves must have a length that may be stored.
-    pub(crate) fn new(producer: &'a [u8], id: &'a [u8]) -> Result<Self, RequestError> {
-        for half in [producer, id] {
-            if half.is_empty() || half.len() > OPERATION_ID_BYTES_MAX {
-                return Err(RequestError::OperationIdLength { bytes: half.len() });
-            }
+/// Both halves must have a length that may be stored.
+pub(crate) fn operation_id<'a>(producer: &'a [u8], id: &'a [u8]) -> Result<OperationId<'a>, RequestError> {
+    for half in [producer, id] {
+        if half.is_empty() || half.len() > OPERATION_ID_BYTES_MAX {
+            return Err(RequestError::OperationIdLength { bytes: half.len() });
         }
-        Ok(Self { producer, id })
     }
+    Ok(OperationId { producer, id })
 }
 
 /// One key or more, each of a length that may be stored.
@@ -168,6 +160,14 @@ impl<'a> Keys<'a> {
     pub fn iter(self) -> impl ExactSizeIterator<Item = &'a [u8]> + Clone {
         self.0.iter()
     }
+}
+
+/// The pattern itself, if it is not too long.
+pub(crate) fn check_pattern(pattern: &[u8]) -> Result<&[u8], RequestError> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(RequestError::PatternLength { bytes: pattern.len() });
+    }
+    Ok(pattern)
 }
 
 /// The key itself, if it has a length that may be stored.

@@ -3,7 +3,8 @@
 //! A state machine without sockets. A command goes in; a reply, or a request for the counters, comes out.
 
 use super::{
-    Arguments, Identity, Peer, Protocol, Queued, Reply, Request, RequestError, ServerFacts,
+    Arguments, EXEC_REPLY_BYTES_MAX, Identity, Peer, Protocol, Queued, Reply, Request, RequestError,
+    ServerFacts,
     commands::{self, Call, Gate, Handler, Spec},
     transaction::{Transaction, Waiting},
 };
@@ -15,7 +16,8 @@ pub enum Step<'a> {
     Replied,
     /// Run this and write its reply.
     Run(Request<'a>),
-    /// Write the head of an array, then run each in order and write its reply.
+    /// Write the head of an array, then run each in order and write its reply, all in the version of the protocol that
+    /// the session speaks now.
     RunAll(Vec<Queued>),
     /// Send what has been written, if anything, and close the connection.
     ReplyThenClose,
@@ -93,6 +95,10 @@ impl Session {
     ) -> Step<'a> {
         let spec = match commands::find(arguments) {
             Ok(spec) => spec,
+            // What we do not do is nobody's business before that; what nobody knows is told to anyone, as in Redis.
+            Err(RequestError::NotSupported { .. } | RequestError::ClusterDisabled) if !self.authenticated => {
+                return self.refuse(arguments, &RequestError::NotAuthenticated, out);
+            }
             Err(error) => return self.refuse(arguments, &error, out),
         };
         if !self.authenticated && spec.gate != Gate::Anyone {
@@ -180,17 +186,27 @@ impl Session {
     /// What waits is run as far as it is about the connection, and handed out as far as it is about counters.
     fn execute(&mut self, server: &dyn ServerFacts) -> Result<Vec<Queued>, RequestError> {
         let transaction = self.transaction.take().ok_or(RequestError::WithoutMulti("EXEC"))?;
-        let waiting = transaction.finish()?;
-        Ok(waiting.into_iter().map(|command| self.execute_one(command, server)).collect())
+        let mut reply_bytes = 0;
+        let mut execute = |command| {
+            let queued = self.execute_one(command, reply_bytes, server);
+            if let Queued::Reply(reply) = &queued {
+                reply_bytes += reply.len();
+            }
+            queued
+        };
+        Ok(transaction.finish()?.into_iter().map(&mut execute).collect())
     }
 
-    fn execute_one(&mut self, command: Waiting, server: &dyn ServerFacts) -> Queued {
+    /// One of them, after so many bytes of replies.
+    fn execute_one(&mut self, command: Waiting, reply_bytes: usize, server: &dyn ServerFacts) -> Queued {
         let mut out = Vec::new();
         if let Handler::Keyed(_) = command.spec.handler {
             match command.into_request() {
                 Ok(request) => return Queued::Run(request),
                 Err(error) => self.reply_error(&error, &mut out),
             }
+        } else if reply_bytes > EXEC_REPLY_BYTES_MAX {
+            self.reply_error(&RequestError::RepliesTooLarge, &mut out)
         } else {
             self.step_connection(command.spec, command.arguments.get(), &mut out, server)
         };

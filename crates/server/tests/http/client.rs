@@ -1,7 +1,11 @@
 //! A server on a port of its own, and a client that sends exactly the bytes it is told to.
 
 use crate::memory::Memory;
-use quipu_server::{auth::Users, http::serve_http, metrics::Metrics};
+use quipu_server::{
+    auth::Users,
+    http::{HttpLimits, serve_http_within},
+    metrics::Metrics,
+};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -25,10 +29,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn start() -> Self {
-        Self::with_users(Users::default())
+        Self::with(Users::default(), HttpLimits::default())
     }
 
-    pub(crate) fn with_users(users: Users) -> Self {
+    pub(crate) fn with(users: Users, limits: HttpLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let (memory, metrics) = (Memory::default(), Metrics::new());
@@ -38,7 +42,9 @@ impl Server {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             let stopped = async { stopped.await.unwrap_or(()) };
-            runtime.block_on(serve_http(listener, counters, users, numbers, stopped)).expect("it serves");
+            runtime
+                .block_on(serve_http_within(limits, listener, counters, users, numbers, stopped))
+                .expect("it serves");
         });
         Self { address, memory, metrics, stop: Some(stop), thread: Some(thread) }
     }

@@ -1,20 +1,41 @@
 //! Slow, silent and too many clients.
 
-use crate::client::{Server, read_answer, request};
-use quipu_server::http::{CONNECTIONS_MAX, WATCHES_MAX};
+use crate::client::{Server, read_answer, read_head, request};
+use quipu_server::{auth::Users, http::HttpLimits};
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-/// Half of the descriptors that a process commonly has would be used for both ends of too many connections, so this
-/// test needs more than the usual 1024 and says so where it cannot have them.
-fn enough_files() -> bool {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let line = limits.lines().find(|line| line.starts_with("Max open files"));
-    let soft = line.and_then(|line| line.split_whitespace().nth(3)?.parse::<usize>().ok());
-    soft.is_some_and(|soft| soft > 3 * CONNECTIONS_MAX)
+const SOON: Duration = Duration::from_millis(300);
+const FEW: usize = 20;
+
+/// A server with little patience and few places.
+fn strict() -> Server {
+    let limits =
+        HttpLimits { connections: FEW, watches: FEW / 2, head_time: SOON, body_time: SOON, stall_time: SOON };
+    Server::with(Users::default(), limits)
+}
+
+/// One with few places, and the usual patience with those who have one.
+fn small() -> Server {
+    let limits = HttpLimits { connections: FEW, watches: FEW / 2, ..HttpLimits::default() };
+    Server::with(Users::default(), limits)
+}
+
+/// Waits until so many are connected.
+#[track_caller]
+fn await_connections(server: &Server, number: usize) {
+    let begun = Instant::now();
+    while usize::try_from(server.metrics.http_connections.get()) != Ok(number) {
+        assert!(
+            begun.elapsed() < Duration::from_secs(10),
+            "{:?} are connected",
+            server.metrics.http_connections
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 #[test]
@@ -29,7 +50,7 @@ fn silent_clients_hold_nobody_up() {
 
 #[test]
 fn a_head_that_does_not_arrive_is_given_up() {
-    let server = Server::start();
+    let server = strict();
     let mut stream = server.connect();
     stream.write_all(b"GET /v1/counters/a HTTP/1.1\r\nhost: te").expect("sent");
     let mut rest = Vec::new();
@@ -38,7 +59,7 @@ fn a_head_that_does_not_arrive_is_given_up() {
 
 #[test]
 fn a_body_that_does_not_arrive_is_given_up_with_a_word() {
-    let server = Server::start();
+    let server = strict();
     let mut stream = server.connect();
     let head = request(
         "POST",
@@ -65,39 +86,34 @@ fn a_head_that_is_too_long_is_refused() {
 }
 
 #[test]
+fn an_idle_connection_is_given_up() {
+    let server = strict();
+    let mut stream = server.connect();
+    stream.write_all(b"GET /health/live HTTP/1.1\r\nhost: test\r\n\r\n").expect("sent");
+    read_answer(&mut stream).ok();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).expect("the server closes within the patience of the test");
+    assert_eq!(rest, b"");
+}
+
+#[test]
 fn one_client_too_many_is_told_so() {
-    if !enough_files() {
-        eprintln!("SKIPPED: too few files may be open in this process (ulimit -n); the limit was not tried");
-        return;
-    }
-    let server = Server::start();
-    let mut connected: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| server.connect()).collect();
+    let server = small();
+    let mut connected: Vec<TcpStream> = (0..FEW).map(|_| server.connect()).collect();
     let mut one_more = server.connect();
     read_answer(&mut one_more).problem(503, "too-many-connections");
     assert_eq!(server.metrics.connections_refused.get(), 1);
-    assert_eq!(server.metrics.http_connections.get(), i64::try_from(CONNECTIONS_MAX).expect("small"));
-    connected.truncate(CONNECTIONS_MAX / 2);
-    let mut left = server.metrics.http_connections.get();
-    for _ in 0..200 {
-        left = server.metrics.http_connections.get();
-        if left == i64::try_from(CONNECTIONS_MAX / 2).expect("small") {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    assert_eq!(left, i64::try_from(CONNECTIONS_MAX / 2).expect("small"), "places are free again");
+    await_connections(&server, FEW);
+    connected.truncate(FEW / 2);
+    await_connections(&server, FEW / 2);
     server.ask("GET", "/health/live").ok();
 }
 
 #[test]
 fn those_who_watch_leave_room_for_others() {
-    if !enough_files() {
-        eprintln!("SKIPPED: too few files may be open in this process (ulimit -n); the limit was not tried");
-        return;
-    }
-    let server = Server::start();
+    let server = small();
     let get = request("GET", "/v1/counters/a/watch", &[], b"");
-    let mut watches: Vec<TcpStream> = (0..WATCHES_MAX).map(|_| server.connect()).collect();
+    let mut watches: Vec<TcpStream> = (0..FEW / 2).map(|_| server.connect()).collect();
     for watch in &mut watches {
         watch.write_all(&get).expect("sent");
         let mut first = [0; 12];
@@ -106,4 +122,9 @@ fn those_who_watch_leave_room_for_others() {
     }
     server.raw(&get).problem(503, "too-many-watches");
     server.send("POST", "/v1/counters/a/add", r#"{"amount": 1}"#).ok();
+    drop(watches);
+    await_connections(&server, 0);
+    let mut again = server.connect();
+    again.write_all(&get).expect("sent");
+    assert_eq!(read_head(&mut again).0, 200, "the places are free again");
 }

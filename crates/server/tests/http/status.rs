@@ -1,14 +1,15 @@
 //! Health, numbers, the description, and who may ask.
 
 use crate::client::Server;
-use quipu_server::auth::Users;
+use quipu_server::{auth::Users, http::HttpLimits};
 use serde_json::{Value, json};
 
 /// `alice:wonderland` in base64.
 const ALICE: &str = "Basic YWxpY2U6d29uZGVybGFuZA==";
 
 fn guarded() -> Server {
-    Server::with_users("user alice wonderland\nuser bob builder".parse::<Users>().expect("users"))
+    let users: Users = "user alice wonderland\nuser bob builder".parse().expect("users");
+    Server::with(users, HttpLimits::default())
 }
 
 #[test]

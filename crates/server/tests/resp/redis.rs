@@ -91,7 +91,7 @@ fn replies_without_the_password_are_those_of_redis() {
 #[test]
 fn the_files_are_true() {
     for (variable, file, before) in
-        [("QUIPU_REDIS", OPEN, &["FLUSHALL"][..]), ("QUIPU_REDIS_PASSWORD", PASSWORD, &["PING"])]
+        [("QUIPU_REDIS", OPEN, ["FLUSHALL"]), ("QUIPU_REDIS_PASSWORD", PASSWORD, ["PING"])]
     {
         let Ok(address) = env::var(variable) else {
             println!("skipped: {variable} names no Redis");
@@ -102,16 +102,16 @@ fn the_files_are_true() {
                 let mut stream = TcpStream::connect(&address).expect("the Redis that was named");
                 stream.set_read_timeout(Some(Duration::from_secs(5))).expect("a time limit");
                 stream.write_all(commands).expect("sent");
-                stream.write_all(&encode(&["QUIT"])).expect("sent");
                 let mut replied = Vec::new();
                 stream.read_to_end(&mut replied).expect("replies");
                 replied
             };
-            ask(&encode(before));
-            let end: &[u8] = if case.closed { b"" } else { b"+OK\r\n" };
-            let expected = [&case.expected, end].concat();
+            let quit = encode(&["QUIT"]);
+            ask(&[encode(&before), quit.clone()].concat());
+            let (quit, end) = if case.closed { (&[][..], "") } else { (&quit[..], "+OK\r\n") };
+            let expected = [&case.expected, end.as_bytes()].concat();
             assert_eq!(
-                ask(&case.commands).escape_ascii().to_string(),
+                ask(&[&case.commands, quit].concat()).escape_ascii().to_string(),
                 expected.escape_ascii().to_string(),
                 "{}",
                 case.line

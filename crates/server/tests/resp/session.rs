@@ -4,8 +4,9 @@
 use crate::support::{Conversation, Facts, check::replies, encode};
 use proptest::prelude::*;
 use quipu_server::resp::{
-    CLIENT_NAME_BYTES_MAX, Excess, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, OperationId, Parsed, Parser, Peer,
-    Protocol, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Queued, Request, SCAN_COUNT_MAX, Session, Step,
+    CLIENT_NAME_BYTES_MAX, EXEC_REPLY_BYTES_MAX, Excess, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, OperationId,
+    PATTERN_BYTES_MAX, Parsed, Parser, Peer, Protocol, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Queued,
+    Request, SCAN_COUNT_MAX, Session, Step,
 };
 
 /// The request that one command is, or the text of the error.
@@ -130,7 +131,7 @@ fn lengths_are_checked() {
             [vec![&b"INCR"[..], b"k", b"IDMP", producer, id], vec![b"COUNTER.OUTCOME", b"k", producer, id]]
         {
             with_request(&words, |request| {
-                assert!(request.expect_err("a length").contains("have 1 to 128 bytes each"));
+                assert!(request.expect_err("a length").contains("have 1 to 255 bytes each"));
             });
         }
     }
@@ -320,6 +321,31 @@ fn a_transaction_has_limits() {
     assert!(conversation.out.ends_with(b"+QUEUED\r\n"));
     assert!(conversation.say(&["PING"]).starts_with("-ERR a transaction has at most"));
     assert_eq!(conversation.say(&["EXEC"]), aborted);
+}
+
+/// The longest reply that a command of a few bytes has, as often as a transaction takes it.
+#[test]
+fn the_replies_of_a_transaction_have_a_limit() {
+    let mut conversation = Conversation::new(None);
+    let once = conversation.say(&["COMMAND"]).len();
+    conversation.say(&["MULTI"]);
+    conversation.receive(&encode(&["COMMAND"]).repeat(QUEUED_COMMANDS_MAX));
+    let replied = conversation.say(&["EXEC"]);
+    assert!(replied.ends_with("this command was not run. Send smaller transactions\r\n"));
+    let refused = "-ERR the replies about the connection".len() * 10 * QUEUED_COMMANDS_MAX;
+    assert!(replied.len() < EXEC_REPLY_BYTES_MAX + once + refused, "{}", replied.len());
+    assert_eq!(conversation.say(&["PING"]), "+PONG\r\n");
+}
+
+#[test]
+fn patterns_are_not_too_long() {
+    let (long, longest) = ("*".repeat(PATTERN_BYTES_MAX + 1), "*".repeat(PATTERN_BYTES_MAX));
+    for command in ["KEYS", "SCAN 0 MATCH", "CONFIG GET", "COMMAND LIST FILTERBY PATTERN"] {
+        let text = "-ERR a pattern has at most 1024 bytes, not 1025; nothing was done\r\n";
+        let mut conversation = Conversation::new(None);
+        assert_eq!(conversation.say(&[&format!("{command} {long}")]), text);
+        assert!(conversation.say(&[&format!("{command} {longest}")]).starts_with('*'));
+    }
 }
 
 proptest! {

@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, RwLock},
 };
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, config::PartitioningPolicy};
 
 use super::lock::FolderLock;
 use crate::{Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, table::check_sizes};
@@ -195,7 +195,14 @@ impl Slices {
 }
 
 fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
-    let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
+    // In parts that the cache can hold: a whole filter of millions of rows would be read again for every look-up.
+    let in_parts = || PartitioningPolicy::all(true);
+    let options = || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(MEMTABLE_BYTES)
+            .filter_block_partitioning_policy(in_parts())
+            .index_block_partitioning_policy(in_parts())
+    };
     database.keyspace(name, options).map_err(failed("opening"))
 }
 

@@ -25,7 +25,8 @@ pub(super) fn read(path: &Path, settings: &mut Settings) -> Result<(), Failure> 
         let known = settings::ALL.iter().find(|known| known.name == key);
         let known = known.ok_or_else(|| refuse(unknown(key)))?;
         let text = plain(value).ok_or_else(|| {
-            refuse(format!("has {key} = {value}; give a text, a number, true or false, not several values"))
+            // Without the value: it may be a password.
+            refuse(format!("has no single value for {key:?}; give a text, a number, true or false"))
         })?;
         settings.give(known, text, Origin::File(path.to_owned()));
     }

@@ -6,12 +6,11 @@ use quipu_server::config::{
 use std::{fmt::Write, net::SocketAddr};
 use toml::Value;
 
-/// Instead of a password.
-const MASK: &str = "********";
-
 /// What is written for a setting.
 enum Shown {
     Value(Value),
+    /// There is one that is not to be seen. As a comment: read again, the mask would become the password.
+    Masked,
     /// There is none; what that means.
     Unset(String),
 }
@@ -28,6 +27,7 @@ pub(super) fn toml(config: &Config, settings: &Settings) -> String {
         // Writing to a text cannot fail.
         let _ = match shown(known, config, settings) {
             Shown::Value(value) => writeln!(text, "{} = {value} # {origin}", known.name),
+            Shown::Masked => writeln!(text, "# {} = \"********\" # {origin}", known.name),
             Shown::Unset(meaning) => writeln!(text, "# {} is not set: {meaning}", known.name),
         };
     }
@@ -57,9 +57,9 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
         settings::IDMP_MODE => text(&config.idmp_mode),
         settings::IDMP_FPP => Value::Float(config.idmp_fpp),
         settings::MAX_CLIENTS => number(config.max_clients),
+        settings::REQUIREPASS if settings.text(known).is_some() => return Shown::Masked,
         settings::REQUIREPASS => {
-            let given = settings.text(known).map(|_| text(&MASK));
-            return optional(given, "clients need no password for the user default");
+            return Shown::Unset("clients need no password for the user default".to_owned());
         }
         settings::ACL_FILE => {
             return optional(settings.text(known).map(|path| text(&path)), "there is no file of users");

@@ -2,7 +2,10 @@
 //! recognised.
 
 use super::{Access, Arity, Gate, Group, Handler, KeyPositions, Spec};
-use crate::resp::{Arguments, OperationId, Request, RequestError, integer, request::check_key};
+use crate::resp::{
+    Arguments, OperationId, Request, RequestError, integer,
+    request::{check_key, operation_id},
+};
 
 /// `IDMP producer id`.
 pub(super) const OPERATION_ARGUMENTS: usize = 3;
@@ -79,7 +82,7 @@ pub(super) fn operation(arguments: Arguments<'_>) -> Result<Option<OperationId<'
         (Some(word), Some(producer), Some(id))
             if arguments.len() == OPERATION_ARGUMENTS && names_an_operation(word) =>
         {
-            OperationId::new(producer, id).map(Some)
+            operation_id(producer, id).map(Some)
         }
         _ => Err(RequestError::Syntax),
     }

@@ -154,13 +154,16 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
         }
         (Some(option), Some(_)) if option.eq_ignore_ascii_case(b"ID") => {
             let ids: Option<Vec<i64>> = arguments.skip(3).iter().map(integer::parse).collect();
-            wanted = Some(ids.ok_or(RequestError::InvalidClientId)?);
+            let mut ids = ids.ok_or(RequestError::InvalidClientId)?;
+            ids.sort_unstable();
+            wanted = Some(ids);
         }
         _ => return Err(RequestError::Syntax),
     }
     let mut text = String::new();
     for client in call.server.clients() {
-        let is_wanted = |ids: &Vec<i64>| ids.iter().any(|id| u64::try_from(*id) == Ok(client.id));
+        let is_wanted =
+            |ids: &Vec<i64>| i64::try_from(client.id).is_ok_and(|id| ids.binary_search(&id).is_ok());
         if wanted.as_ref().is_none_or(is_wanted) {
             text += &describe(&client);
         }

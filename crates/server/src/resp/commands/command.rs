@@ -8,6 +8,7 @@ use super::{
 use crate::resp::{
     Arguments, Reply, RequestError,
     glob::{self, Case},
+    request::check_pattern,
 };
 
 pub(super) static COMMAND: Spec = about(
@@ -115,6 +116,7 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
             if filter.eq_ignore_ascii_case(b"FILTERBY") && arguments.len() == 5 =>
         {
             if by.eq_ignore_ascii_case(b"PATTERN") {
+                check_pattern(value)?;
                 let like = |spec: &&Spec| glob::matches(value, spec.name.as_bytes(), Case::Insensitive);
                 all().filter(like).collect()
             } else if by.eq_ignore_ascii_case(b"ACLCAT") {

@@ -4,6 +4,7 @@ use super::{Arity, Call, Group, Handler, Spec, client::help, connection::about};
 use crate::resp::{
     Arguments, RequestError,
     glob::{self, Case},
+    request::check_pattern,
 };
 
 /// Said of every way to change settings while the server runs.
@@ -71,6 +72,9 @@ fn refuse(command: &str) -> RequestError {
 
 fn get(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestError> {
     let patterns = arguments.skip(2);
+    for pattern in patterns.iter() {
+        check_pattern(pattern)?;
+    }
     let settings = call.server.settings();
     let found: Vec<_> = settings
         .iter()

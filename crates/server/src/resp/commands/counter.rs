@@ -2,7 +2,10 @@
 //! `COUNTER.OUTCOME key producer id`: what counters have and Redis has not.
 
 use super::{Access, Arity, Gate, Group, Handler, KeyPositions, Spec, add::amount, increx::once};
-use crate::resp::{Arguments, OperationId, Request, RequestError, request::check_key};
+use crate::resp::{
+    Arguments, Request, RequestError,
+    request::{check_key, operation_id},
+};
 
 const fn own(
     name: &'static str,
@@ -74,5 +77,5 @@ fn create(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
 fn outcome(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
     let key = check_key(arguments.get(1).unwrap_or_default())?;
     let (producer, id) = (arguments.get(2).unwrap_or_default(), arguments.get(3).unwrap_or_default());
-    Ok(Request::Outcome { key, operation: OperationId::new(producer, id)? })
+    Ok(Request::Outcome { key, operation: operation_id(producer, id)? })
 }

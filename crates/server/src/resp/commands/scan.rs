@@ -1,7 +1,9 @@
 //! `SCAN cursor [MATCH pattern] [COUNT n] [TYPE type]`, `KEYS pattern`, `DBSIZE`.
 
 use super::{Access, Arity, Gate, Group, Handler, KeyPositions, Spec, add::amount};
-use crate::resp::{Arguments, Request, RequestError, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX};
+use crate::resp::{
+    Arguments, Request, RequestError, SCAN_COUNT_DEFAULT, SCAN_COUNT_MAX, request::check_pattern,
+};
 
 const fn listing(name: &'static str, arity: Arity, summary: &'static str, handler: Handler) -> Spec {
     let (gate, access, keys, group) = (Gate::Authenticated, Access::Read, KeyPositions::None, Group::Keys);
@@ -14,7 +16,9 @@ pub(super) static KEYS: Spec = listing(
     "keys",
     Arity::Exactly(2),
     "Lists the keys that are like a pattern.",
-    Handler::Keyed(|arguments| Ok(Request::Keys { pattern: arguments.get(1).unwrap_or_default() })),
+    Handler::Keyed(|arguments| {
+        Ok(Request::Keys { pattern: check_pattern(arguments.get(1).unwrap_or_default())? })
+    }),
 );
 pub(super) static DBSIZE: Spec = listing(
     "dbsize",
@@ -31,7 +35,7 @@ fn scan(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
     while let Some(option) = rest.get(0) {
         let value = rest.get(1).ok_or(RequestError::Syntax)?;
         if option.eq_ignore_ascii_case(b"MATCH") {
-            pattern = Some(value);
+            pattern = Some(check_pattern(value)?);
         } else if option.eq_ignore_ascii_case(b"COUNT") {
             count = match amount(value)? {
                 ..1 => return Err(RequestError::Syntax),
