@@ -463,7 +463,9 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn finish_checkpoints(&mut self) {
         let Some(checkpointer) = &self.checkpointer else { return };
-        let finished = checkpointer.finished();
+        let shards = &self.shards;
+        let is_own = |shard: ShardId| shards.get(usize::from(shard.0)).is_some_and(Option::is_some);
+        let finished = checkpointer.finished(is_own);
         for Mark { shard, position } in &finished {
             self.finish_checkpoint(*shard, *position);
         }
