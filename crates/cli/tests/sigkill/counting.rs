@@ -1,6 +1,9 @@
 //! Adds with ids and without, from many clients, through many kills.
 
-use std::{thread, time::Duration};
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use crate::{
     caller::{Caller, Durability, Keys, PLAIN_KEY, Sum},
@@ -20,6 +23,10 @@ const EARLY_MS_MAX: u64 = 40;
 const READ_AT_ONCE: usize = 500;
 /// So many of the counters are read after each kill; all of them at the end and whenever sums must be exact.
 const SAMPLE: usize = 2_000;
+
+/// Of two workers, each with a segment in use and one before it.
+const SEGMENTS_MAX: usize = 4;
+const CAUGHT_UP_WITHIN: Duration = Duration::from_secs(30);
 
 struct Scenario {
     name: &'static str,
@@ -79,6 +86,20 @@ fn check_exact(server: &Running, scenario: &Scenario, callers: &mut [Caller]) {
     }
 }
 
+/// However often the process was killed, the table catches up with the log and the log is let go of.
+fn check_log_is_short(site: &Site, server: &Running) {
+    let segments = || {
+        let files = fs::read_dir(site.data().join("log")).expect("the log's folder").flatten();
+        files.filter(|file| file.path().extension().is_some_and(|kind| kind == "log")).count()
+    };
+    let until = Instant::now() + CAUGHT_UP_WITHIN;
+    while segments() > SEGMENTS_MAX {
+        let info = server.client().call("INFO persistence");
+        assert!(Instant::now() < until, "{} segments are left: {info:?}", segments());
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 fn run(scenario: &Scenario, kills: u64) {
     let mut random = Random::announced(scenario.name);
     let site = Site::new(scenario.flags);
@@ -114,6 +135,7 @@ fn run(scenario: &Scenario, kills: u64) {
         (0..scenario.keys.count()).map(|key| sum_of(&callers, |caller| caller.sums[key]).issued).sum::<i64>();
     println!("{}: {kills} kills; {all} counted, each once", scenario.name);
     assert!(all > 0);
+    check_log_is_short(&site, &server);
     server.stop();
 }
 
