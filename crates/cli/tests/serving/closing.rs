@@ -27,3 +27,19 @@ fn what_was_asked_before_the_end_is_answered() {
         assert_eq!(String::from_utf8_lossy(&replied), expected);
     }
 }
+
+/// More than fits into the buffers between the two: the rest is sent when there is room.
+#[test]
+fn a_long_answer_is_sent_whole() {
+    const LONG_BYTES: usize = 16 * 1024 * 1024;
+    let site = Site::new("--workers 2");
+    let server = site.start();
+    let mut client = server.client();
+    let long = vec![b'x'; LONG_BYTES];
+    client.write(&encode(&[&b"ECHO"[..], &long])).expect("sent");
+    client.stream().shutdown(Shutdown::Write).expect("nothing more to say");
+    let mut replied = Vec::new();
+    client.read_to_end(&mut replied).expect("the server closes");
+    let expected = [format!("${LONG_BYTES}\r\n").as_bytes(), &long, b"\r\n"].concat();
+    assert!(replied == expected, "{} bytes instead of {}", replied.len(), expected.len());
+}
