@@ -115,7 +115,9 @@ struct Running {
     capturing: Option<Position>,
     /// The round of checkpoints that it has taken part in.
     round: u64,
-    captured_ms: u64,
+    /// Not since the shard was opened with records that the table lacks: then it is due, or a process that ends
+    /// again and again would leave a longer log each time.
+    captured_ms: Option<u64>,
     /// Slices below were dropped.
     floor: Slice,
     pending: bool,
@@ -401,7 +403,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let is_due = running.shard.resident().1 > memory_bytes
             || running.round < round
             || running.shard.unsaved_operations() >= OPERATIONS_UNSAVED_MAX
-            || now_ms.saturating_sub(running.captured_ms) >= CHECKPOINT_EVERY_MS;
+            || running.captured_ms.is_none_or(|then| now_ms.saturating_sub(then) >= CHECKPOINT_EVERY_MS);
         if is_due && running.shard.is_unsaved() {
             self.begin_checkpoint(id, now);
         }
@@ -440,7 +442,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let (position, now_ms) = (running.position, running.time_ms(now));
         let Some(rows) = running.shard.capture(now_ms) else { return };
         running.capturing = Some(position);
-        running.captured_ms = now_ms;
+        running.captured_ms = Some(now_ms);
         running.round = round;
         self.checkpoints += 1;
         if self.flush == Flush::Later && self.store.log().flush().is_err() {
@@ -461,7 +463,9 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn finish_checkpoints(&mut self) {
         let Some(checkpointer) = &self.checkpointer else { return };
-        let finished = checkpointer.finished();
+        let shards = &self.shards;
+        let is_own = |shard: ShardId| shards.get(usize::from(shard.0)).is_some_and(Option::is_some);
+        let finished = checkpointer.finished(is_own);
         for Mark { shard, position } in &finished {
             self.finish_checkpoint(*shard, *position);
         }

@@ -33,7 +33,7 @@ const POISONED: &str = "the checkpoint thread panicked";
 ///     checkpointer.offer(ShardId(0), Position(n), vec![Write { slice: Slice::KEPT, key: b"hits".to_vec(), row }]);
 /// }
 /// checkpointer.flush()?;
-/// assert_eq!(checkpointer.finished().last().unwrap().position, Position(100));
+/// assert_eq!(checkpointer.finished(|_| true).last().unwrap().position, Position(100));
 /// assert_eq!(table.get(ShardId(0), Slice::KEPT, b"hits")?.unwrap().bytes, b"100");
 /// # Ok::<(), quipu_storage::StorageError>(())
 /// ```
@@ -119,12 +119,14 @@ impl Checkpointer {
         state.gathered_bytes
     }
 
-    /// The marks that have become true since the last call: the table durably covers these positions.
-    pub fn finished(&self) -> Vec<Mark> {
-        mem::take(&mut self.shared.lock().finished)
-            .into_iter()
-            .map(|(shard, position)| Mark { shard, position })
-            .collect()
+    /// The marks that have become true since the last call: the table durably covers these positions. Each worker
+    /// asks about the shards that are its own; the marks of others stay for them.
+    pub fn finished(&self, is_own: impl Fn(ShardId) -> bool) -> Vec<Mark> {
+        let finished = &mut self.shared.lock().finished;
+        let (own, others) = mem::take(finished).into_iter().partition(|(shard, _)| is_own(*shard));
+        *finished = others;
+        let own: BTreeMap<ShardId, Position> = own;
+        own.into_iter().map(|(shard, position)| Mark { shard, position }).collect()
     }
 
     /// Forgets what the shard has offered and not yet had written: it has a new owner, or is being reloaded.

@@ -1,9 +1,9 @@
-//! What a checkpointer tells of rounds that were forgotten while they were written.
+//! What a checkpointer tells: of rounds that were forgotten while they were written, and to whom.
 
 use std::sync::{Arc, Barrier};
 
 use quipu_storage::{
-    Checkpointer, Page, Position, Row, Scan, ShardId, Slice, StorageError, Table, Write,
+    Checkpointer, Mark, Page, Position, Row, Scan, ShardId, Slice, StorageError, Table, Write,
     memory::{Memory, MemoryTable},
 };
 
@@ -51,10 +51,10 @@ fn a_round_that_was_forgotten_is_not_taken_for_a_later_one() {
     table.barrier.wait();
     // The second round has begun, so the first has ended.
     table.barrier.wait();
-    assert_eq!(checkpointer.finished(), []);
+    assert_eq!(checkpointer.finished(|_| true), []);
     table.barrier.wait();
     checkpointer.flush().unwrap();
-    assert_eq!(checkpointer.finished().len(), 1);
+    assert_eq!(checkpointer.finished(|_| true).len(), 1);
 }
 
 #[test]
@@ -68,6 +68,18 @@ fn a_forgotten_round_that_fails_is_not_written_again() {
     checkpointer.forget(ShardId(0));
     table.barrier.wait();
     checkpointer.flush().unwrap();
-    assert_eq!(checkpointer.finished(), []);
+    assert_eq!(checkpointer.finished(|_| true), []);
     assert!(checkpointer.failure().is_none());
+}
+
+#[test]
+fn a_worker_does_not_take_the_marks_of_another() {
+    let checkpointer = Checkpointer::spawn(Arc::new(Memory::new().table())).unwrap();
+    checkpointer.offer(ShardId(0), Position(1), row(1));
+    checkpointer.offer(ShardId(1), Position(2), row(1));
+    checkpointer.flush().unwrap();
+    let mark = |shard, position| Mark { shard: ShardId(shard), position: Position(position) };
+    assert_eq!(checkpointer.finished(|shard| shard == ShardId(1)), [mark(1, 2)]);
+    assert_eq!(checkpointer.finished(|shard| shard == ShardId(1)), []);
+    assert_eq!(checkpointer.finished(|shard| shard == ShardId(0)), [mark(0, 1)]);
 }

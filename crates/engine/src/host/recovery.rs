@@ -54,7 +54,7 @@ impl<L: Log, T: Table> Host<L, T> {
             position: recovered.last(),
             capturing: None,
             round: self.round,
-            captured_ms: stored_ms,
+            captured_ms: recovered.records.is_empty().then_some(stored_ms),
             floor: Slice(0),
             pending: false,
             state: State::Live,

@@ -236,6 +236,11 @@ impl<D: Disk> Log for EmbeddedLog<D> {
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
         self.check(shard)?;
+        let last = self.shared.shards.get(shard).last;
+        if last <= after {
+            // Most shards, when a folder is opened: the files need not be read again to find nothing.
+            return Ok(Vec::new());
+        }
         if let Some(mut records) = self.shared.shards.take_recovered(shard) {
             records.retain(|record| record.position > after);
             return Ok(records);
@@ -248,7 +253,6 @@ impl<D: Disk> Log for EmbeddedLog<D> {
                 }
             })?;
         }
-        let last = self.shared.shards.get(shard).last;
         let mut records = found.resolve(after);
         records.retain(|record| record.position <= last);
         Ok(records)
