@@ -9,6 +9,7 @@ mod counter;
 mod counters;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
+mod gate;
 pub mod host;
 mod operations;
 mod record;

@@ -9,12 +9,13 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use minicbor::{Decode, Encode};
-use quipu_crdt::bloom::{Adaptive, BITS_MAX, ElementHash, Forgetful, Limits, Settings as FilterSettings};
+use quipu_crdt::bloom::ElementHash;
 use quipu_storage::{Row, Slice, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
     Added, Moment, OperationId, Refusal, Window, WindowMode,
+    gate::Gate,
     record::{decode_row, encode_row},
 };
 
@@ -24,14 +25,6 @@ pub(crate) const SLICE_MS: u64 = 120_000;
 const PAGE_OPERATIONS: usize = 64;
 /// The most pages that a run is divided into, as a power of two.
 const PAGES_LOG2_MAX: u32 = 15;
-/// The filter of a shard begins with so many bits and grows with the load.
-const FILTER_BITS_MIN: u64 = 1 << 14;
-/// Fewer than the optimum for one in a million: half the work for a fifth more memory.
-const FILTER_HASHES: u8 = 10;
-const FILTER_PAST: usize = 3;
-const FILTER_PAST_MAX: usize = 8;
-/// How often the filter's size is reviewed.
-const REVIEW_EVERY_MS: u64 = 1_000;
 
 const HEADER: u8 = b'h';
 const PAGE: u8 = b'p';
@@ -109,6 +102,8 @@ pub(crate) struct Run {
     pub(crate) slice: Slice,
     name: RunName,
     pages_log2: u32,
+    /// How many it has.
+    pub(crate) operations: u64,
 }
 
 /// What the keys of a run's rows have in common.
@@ -164,7 +159,13 @@ impl Run {
         if header.pages_log2 > PAGES_LOG2_MAX {
             return Err(wrong());
         }
-        Ok(Self { slice, name: RunName::from_bytes(name), pages_log2: header.pages_log2 })
+        let Header { pages_log2, operations } = header;
+        Ok(Self { slice, name: RunName::from_bytes(name), pages_log2, operations })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_tests(slice: Slice, operations: u64) -> Self {
+        Self { slice, name: RunName { number: 1, digest: 1 }, pages_log2: 0, operations }
     }
 
     fn page_of(&self, hash: OperationHash) -> u16 {
@@ -187,8 +188,9 @@ impl Run {
         operations.sort_unstable_by_key(|operation| operation.hash);
         let pages_log2 = (operations.len() / PAGE_OPERATIONS).max(1).ilog2().min(PAGES_LOG2_MAX);
         let name = RunName { number, digest: xxh3_64(&encode_row(&operations)) };
-        let run = Self { slice, name, pages_log2 };
-        let header = Header { pages_log2, operations: operations.len() as u64 };
+        let count = operations.len() as u64;
+        let run = Self { slice, name, pages_log2, operations: count };
+        let header = Header { pages_log2, operations: count };
         let write = |key, bytes| Write { slice, key, row: Row { version: 1, bytes } };
         let mut writes = vec![write(name.key(HEADER, None), encode_row(&header))];
         for page in operations.chunk_by(|one, next| run.page_of(one.hash) == run.page_of(next.hash)) {
@@ -227,58 +229,29 @@ pub struct OperationStats {
 #[derive(Debug)]
 pub(crate) struct Operations {
     window: Window,
-    filter: Forgetful,
-    policy: Adaptive,
-    reviewed_ms: u64,
+    gate: Gate,
     /// Counted since the last checkpoint began.
     recent: HashMap<OperationHash, Counted, FixedState>,
     /// Being written by a checkpoint.
     saving: HashMap<OperationHash, Counted, FixedState>,
     saving_runs: Vec<Run>,
     runs: Vec<Run>,
-    /// Runs that the filter does not know yet.
-    cold: Vec<Run>,
     /// Looked up for the batch that is being made.
     recalled: HashMap<OperationHash, Option<Counted>, FixedState>,
     stats: OperationStats,
 }
 
 impl Operations {
-    /// Nothing is known of any operation.
-    pub(crate) fn new(window: Window, seed: u64, now_ms: u64) -> Self {
-        let window_ms = match window.mode {
-            WindowMode::Exact => window.length_ms,
-            // Nothing else remembers an id from a clock that is ahead until this clock would refuse it.
-            WindowMode::Filter => window.length_ms + window.ahead_ms_max(),
-        };
-        let period_ms = window_ms.div_ceil(FILTER_PAST as u64).max(1);
-        let settings = FilterSettings {
-            bits: FILTER_BITS_MIN,
-            hashes: FILTER_HASHES,
-            past: FILTER_PAST,
-            period_ms,
-            window_ms: window_ms.max(period_ms),
-        };
-        let limits = Limits {
-            target: window.error_target,
-            past_min: FILTER_PAST,
-            past_max: FILTER_PAST_MAX,
-            period_ms_min: (period_ms / 2).max(1),
-            period_ms_max: period_ms,
-            period_ms_step: (period_ms / 8).max(1),
-            bits_max: BITS_MAX,
-        };
+    /// What these runs of the table have; the filter does not know them yet.
+    pub(crate) fn new(window: Window, runs: Vec<Run>, seed: u64, now_ms: u64) -> Self {
         let map = || HashMap::with_hasher(FixedState::with_seed(seed));
         Self {
             window,
-            filter: Forgetful::new(settings, now_ms).expect("a window was checked when it was made"),
-            policy: Adaptive::new(limits).expect("a window was checked when it was made"),
-            reviewed_ms: now_ms,
+            gate: Gate::new(window, runs.clone(), now_ms),
             recent: map(),
             saving: map(),
             saving_runs: Vec::new(),
-            runs: Vec::new(),
-            cold: Vec::new(),
+            runs,
             recalled: HashMap::with_hasher(FixedState::with_seed(seed)),
             stats: OperationStats::default(),
         }
@@ -304,7 +277,7 @@ impl Operations {
         // An id from a clock that is ahead may live longer than the filter remembers it.
         let may_be_forgotten =
             || made_ms(id).is_some_and(|made| now.unix_ms.saturating_sub(made) > self.window.ahead_ms_max());
-        if !self.cold.is_empty() || self.filter.contains(hash.element()) || may_be_forgotten() {
+        if !self.gate.is_warm() || self.gate.contains(hash.element()) || may_be_forgotten() {
             &self.runs
         } else {
             &[]
@@ -313,7 +286,7 @@ impl Operations {
 
     /// Tells what was found in the runs.
     pub(crate) fn recall(&mut self, hash: OperationHash, found: Option<Counted>) {
-        if found.is_none() && self.cold.is_empty() {
+        if found.is_none() && self.gate.is_warm() {
             self.stats.false_positives += 1;
         }
         self.recalled.insert(hash, found);
@@ -331,7 +304,7 @@ impl Operations {
         self.stats.seen += 1;
         let repeat = match self.window.mode {
             WindowMode::Exact => self.find(hash),
-            WindowMode::Filter if self.filter.contains(hash.element()) => {
+            WindowMode::Filter if self.gate.contains(hash.element()) => {
                 self.stats.repeats += 1;
                 return Ok(Admitted::Presumed);
             }
@@ -374,7 +347,7 @@ impl Operations {
 
     /// Remembers an operation that was counted, now or before the shard was opened.
     pub(crate) fn remember(&mut self, operation: Operation, now_ms: u64) {
-        self.filter.record(operation.hash.element(), now_ms);
+        self.gate.record(operation.hash.element(), now_ms);
         // The filter-only mode needs it too: the filter is made of what was stored when the shard is opened again.
         self.recent.insert(operation.hash, operation.counted);
     }
@@ -415,39 +388,32 @@ impl Operations {
         self.runs.append(&mut self.saving_runs);
     }
 
-    /// Runs that the table had when the shard was opened.
-    pub(crate) fn found_runs(&mut self, runs: Vec<Run>) {
-        self.cold.extend_from_slice(&runs);
-        self.runs.extend(runs);
-    }
-
     /// The run that the filter should hear of next.
     pub(crate) fn coldest(&self) -> Option<Run> {
-        self.cold.last().copied()
+        self.gate.coldest()
     }
 
-    /// Operations of a run that is cold.
+    /// Operations of that run.
     pub(crate) fn warm(&mut self, operations: &[Operation], now_ms: u64) {
         for operation in operations.iter().filter(|operation| operation.counted.expires_ms > now_ms) {
-            self.filter.record(operation.hash.element(), now_ms);
+            self.gate.warm(operation.hash.element(), now_ms);
         }
     }
 
     /// The filter has heard of all of this run.
     pub(crate) fn warmed(&mut self, run: Run) {
-        self.cold.retain(|cold| *cold != run);
+        self.gate.warmed(run);
     }
 
     /// Tells the time. Returns the slice before which nothing is needed any more.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Slice {
-        self.filter.tick(now_ms);
-        if now_ms.saturating_sub(self.reviewed_ms) >= REVIEW_EVERY_MS {
-            self.reviewed_ms = now_ms;
-            self.policy.review(&mut self.filter);
-        }
         let floor = slice_of(now_ms);
         self.runs.retain(|run| run.slice >= floor);
-        self.cold.retain(|run| run.slice >= floor);
+        self.gate.tick(now_ms, floor);
+        if let Some(bits) = self.gate.bits_needed() {
+            let known = self.recent.keys().chain(self.saving.keys()).map(|hash| hash.element());
+            self.gate.grow(bits, known, self.runs.clone(), now_ms);
+        }
         floor
     }
 
@@ -460,10 +426,8 @@ impl Operations {
         self.stats
     }
 
-    /// The size of the filter, and how often it errs, as far as can be told.
     pub(crate) fn filter(&self) -> FilterStats {
-        let bits: u64 = self.filter.filters().map(quipu_crdt::bloom::Bloom::bits).sum();
-        FilterStats { bytes: bits / 8, error_estimate: self.filter.estimate() }
+        self.gate.stats()
     }
 }
 

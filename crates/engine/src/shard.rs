@@ -121,7 +121,7 @@ impl Shard {
         let mut shard = Self {
             settings,
             counters: Counters::new(settings.seed),
-            operations: Operations::new(settings.window, settings.seed, now_ms),
+            operations: Operations::new(settings.window, stored.runs, settings.seed, now_ms),
             complete: stored.is_empty,
             summary: stored.summary,
             outputs: Outputs::default(),
@@ -133,7 +133,6 @@ impl Shard {
             fresh: Fresh::default(),
             watched: BTreeSet::new(),
         };
-        shard.operations.found_runs(stored.runs);
         for bytes in records {
             let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
             shard.replay(contents, now_ms);
