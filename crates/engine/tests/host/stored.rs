@@ -297,7 +297,7 @@ fn the_fuzz_corpus_holds() {
     let mut read = 0;
     for entry in std::fs::read_dir(folder).expect("the corpus") {
         let bytes = std::fs::read(entry.expect("a name").path()).expect("an input");
-        read += quipu_engine::fuzzing::rows(&bytes);
+        read += fuzzing::rows(&bytes);
     }
     assert!(read > 0, "not one of the inputs can be read as anything");
 }
