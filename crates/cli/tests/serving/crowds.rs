@@ -80,7 +80,8 @@ fn admitted(server: &Running) -> Client {
 fn places_become_free_however_clients_leave() {
     let site = Site::new(&format!("--workers 2 --max-clients {CLIENTS_MAX}"));
     let server = site.start();
-    let leave: [(&str, fn(&mut Client) -> io::Result<()>); 6] = [
+    type Leave = fn(&mut Client) -> io::Result<()>;
+    let leave: [(&str, Leave); 6] = [
         ("without a word", |_| Ok(())),
         ("with QUIT", |client| client.write(b"QUIT\r\n")),
         ("within a command", |client| client.write(b"*2\r\n$4\r\nINCR\r\n$1\r\n")),
