@@ -121,6 +121,15 @@ impl Site {
     }
 }
 
+impl Drop for Site {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.folder.disable_cleanup(true);
+            println!("the folder of the test that failed: {}", self.folder.path().display());
+        }
+    }
+}
+
 /// A server that runs. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Running {

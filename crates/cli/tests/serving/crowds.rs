@@ -81,7 +81,7 @@ fn places_become_free_however_clients_leave() {
     let site = Site::new(&format!("--workers 2 --max-clients {CLIENTS_MAX}"));
     let server = site.start();
     type Leave = fn(&mut Client) -> io::Result<()>;
-    let leave: [(&str, Leave); 6] = [
+    let ways: [(&str, Leave); 6] = [
         ("without a word", |_| Ok(())),
         ("with QUIT", |client| client.write(b"QUIT\r\n")),
         ("within a command", |client| client.write(b"*2\r\n$4\r\nINCR\r\n$1\r\n")),
@@ -89,7 +89,7 @@ fn places_become_free_however_clients_leave() {
         ("in a transaction", |client| client.write(b"MULTI\r\nINCR a\r\n")),
         ("with nonsense", |client| client.write(b"*nonsense\r\n")),
     ];
-    for (how, leave) in leave {
+    for (how, leave) in ways {
         for _ in 0..3 {
             for _ in 0..CLIENTS_MAX {
                 let mut client = admitted(&server);

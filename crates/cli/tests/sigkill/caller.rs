@@ -8,6 +8,8 @@ use crate::harness::{Client, Value, client::encode, random::Random};
 const PIPELINE_MAX: u64 = 16;
 /// So many of the first adds are sent before their answers are read.
 const FILL_AT_ONCE: usize = 200;
+/// So many adds are sent again before their answers are read.
+const REPEAT_AT_ONCE: usize = 64;
 /// So many of the last answers are asked for again.
 const REMEMBERED: usize = 32;
 /// One add in so many carries no id.
@@ -158,7 +160,12 @@ impl Caller {
             bytes.extend(self.command(&operation));
             sent.push_back(Sent::New(operation));
         }
-        let result = client.write(&bytes).and_then(|()| self.hear(client, &mut sent));
+        self.send(client, &bytes, sent)
+    }
+
+    /// Sends, and hears what is answered; the rest stays unanswered.
+    fn send(&mut self, client: &mut Client, bytes: &[u8], mut sent: VecDeque<Sent>) -> io::Result<()> {
+        let result = client.write(bytes).and_then(|()| self.hear(client, &mut sent));
         self.unanswered.extend(sent.into_iter().filter_map(|sent| match sent {
             Sent::New(operation) => Some(operation),
             Sent::Plain { .. } => None,
@@ -204,11 +211,11 @@ impl Caller {
 
     /// Sends everything again that was not answered, under the same ids.
     pub(crate) fn repeat(&mut self, client: &mut Client) -> io::Result<()> {
-        while let Some(operation) = self.unanswered.last() {
-            client.write(&self.command(operation))?;
-            let value = answer(client)?;
-            let operation = self.unanswered.pop().expect("it was there");
-            self.acknowledge(operation, value);
+        while !self.unanswered.is_empty() {
+            let from = self.unanswered.len().saturating_sub(REPEAT_AT_ONCE);
+            let operations: Vec<Operation> = self.unanswered.drain(from..).collect();
+            let bytes: Vec<u8> = operations.iter().flat_map(|operation| self.command(operation)).collect();
+            self.send(client, &bytes, operations.into_iter().map(Sent::New).collect())?;
         }
         Ok(())
     }

@@ -25,6 +25,15 @@ const ROWS: &str = "rows";
 const FLOORS: &str = "floors";
 const SLICE: &str = "slice-";
 
+/// fjall numbers our rows and its own notes about keyspaces (that one was made, that one was deleted) with one counter,
+/// and when it opens a folder it goes on after the last *row*. A note could then get a lower number than an earlier one
+/// about the same keyspace, and not count: a slice that was deleted right before the end of a process would hide one
+/// that is made in the next. So each note is followed by a row, and opening moves the counter past all notes that may
+/// have been made without one.
+const NOTES_MAX: usize = 256;
+/// The key of that row, among the floors. Theirs have two bytes.
+const NOTED: &[u8] = b"noted";
+
 /// The rows of a folder.
 pub struct FjallTable {
     database: Database,
@@ -99,6 +108,10 @@ impl FjallTable {
             .map_err(failed("opening"))?;
         let rows = keyspace(&database, ROWS)?;
         let floors = keyspace(&database, FLOORS)?;
+        for _ in 0..NOTES_MAX {
+            follow_note(&floors)?;
+        }
+        database.persist(PersistMode::SyncData).map_err(failed("writing to"))?;
         let mut slices = Slices::default();
         for guard in floors.iter() {
             let (shard, floor) = guard.into_inner().map_err(failed("reading"))?;
@@ -165,6 +178,7 @@ impl FjallTable {
             return Ok(Some(space.keyspace.clone()));
         }
         let keyspace = keyspace(&self.database, &format!("{SLICE}{}", slice.0))?;
+        follow_note(&self.floors)?;
         let space = Space { keyspace: keyspace.clone(), shards: BTreeSet::from([shard]) };
         slices.spaces.insert(slice, space);
         Ok(Some(keyspace))
@@ -182,6 +196,7 @@ impl FjallTable {
         for slice in gone {
             if let Some(space) = spaces.remove(&slice) {
                 self.database.delete_keyspace(space.keyspace).map_err(failed("dropping a slice of"))?;
+                follow_note(&self.floors)?;
             }
         }
         Ok(())
@@ -204,6 +219,11 @@ fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
             .index_block_partitioning_policy(in_parts())
     };
     database.keyspace(name, options).map_err(failed("opening"))
+}
+
+/// Lets the next note about a keyspace have a higher number than the last: see [`NOTES_MAX`].
+fn follow_note(floors: &Keyspace) -> Result<(), StorageError> {
+    floors.insert(NOTED, b"").map_err(failed("writing to"))
 }
 
 /// Which shards have rows, found by jumping from one to the next.
