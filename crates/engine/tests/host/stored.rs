@@ -289,3 +289,15 @@ fn what_is_stored_does_not_depend_on_the_order_of_a_hash_map() {
     };
     assert_eq!(rows(1), rows(2));
 }
+
+/// The corpus of the fuzz target, and with it every input that ever failed.
+#[test]
+fn the_fuzz_corpus_holds() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/rows");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).expect("the corpus") {
+        let bytes = std::fs::read(entry.expect("a name").path()).expect("an input");
+        read += fuzzing::rows(&bytes);
+    }
+    assert!(read > 0, "not one of the inputs can be read as anything");
+}
