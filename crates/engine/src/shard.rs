@@ -87,27 +87,11 @@ pub struct Shard {
     unsaved: Vec<Index>,
     /// What the checkpoint under way writes.
     saving: Option<Vec<Index>>,
-    fresh: Fresh,
+    /// How many of `unsaved` are in the order of their keys, from the first on.
+    unsaved_sorted: usize,
+    /// Counters that the checkpoint under way writes and that the table may not list yet, in the order of their keys.
+    fresh_saving: Vec<Index>,
     watched: BTreeSet<Box<[u8]>>,
-}
-
-/// Counters that the table may not list yet.
-#[derive(Debug, Default)]
-struct Fresh {
-    /// Since the last checkpoint began; the first `sorted` of them in the order of their keys.
-    new: Vec<Index>,
-    sorted: usize,
-    /// In the order of their keys.
-    saving: Vec<Index>,
-}
-
-impl Fresh {
-    fn sort(&mut self, counters: &Counters) {
-        if self.sorted < self.new.len() {
-            self.new.sort_by(|one, other| counters.get(*one).key.cmp(&counters.get(*other).key));
-            self.sorted = self.new.len();
-        }
-    }
 }
 
 impl Shard {
@@ -130,7 +114,8 @@ impl Shard {
             record_bytes: 0,
             unsaved: Vec::new(),
             saving: None,
-            fresh: Fresh::default(),
+            unsaved_sorted: 0,
+            fresh_saving: Vec::new(),
             watched: BTreeSet::new(),
         };
         for bytes in records {
@@ -374,10 +359,19 @@ impl Shard {
         let flags = Flags { used: true, unsaved: true, fresh: is_fresh, ..before };
         self.counters.flag(index, |it| *it = flags);
         if !before.unsaved {
+            if self.unsaved.len() == self.unsaved.capacity() {
+                // By an eighth: with a new counter in every place, doubling would cost as much as a small key.
+                self.unsaved.reserve_exact(64 + self.unsaved.len() / 8);
+            }
             self.unsaved.push(index);
         }
-        if !before.fresh && is_fresh {
-            self.fresh.new.push(index);
+    }
+
+    fn sort_unsaved(&mut self) {
+        if self.unsaved_sorted < self.unsaved.len() {
+            let counters = &self.counters;
+            self.unsaved.sort_by(|one, other| counters.get(*one).key.cmp(&counters.get(*other).key));
+            self.unsaved_sorted = self.unsaved.len();
         }
     }
 
@@ -433,17 +427,18 @@ impl Shard {
         }
         debug_assert!(self.touched.is_empty());
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
+        self.sort_unsaved();
+        self.unsaved_sorted = 0;
         let unsaved = mem::take(&mut self.unsaved);
+        let fresh = unsaved.iter().filter(|index| self.counters.get(**index).flags().fresh);
+        self.fresh_saving = fresh.copied().collect();
         writes.extend(unsaved.iter().map(|index| self.capture_counter(*index)));
         self.saving = Some(unsaved);
-        self.fresh.sort(&self.counters);
-        self.fresh.saving = mem::take(&mut self.fresh.new);
-        self.fresh.sorted = 0;
-        for index in &self.fresh.saving {
+        for index in &self.fresh_saving {
             self.counters.flag(*index, |flags| flags.fresh = false);
         }
         // Of what is deleted the table gets no row that it would list.
-        self.fresh.saving.retain(|index| self.counters.get(*index).exists());
+        self.fresh_saving.retain(|index| self.counters.get(*index).exists());
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
         writes.push(Write { slice: Slice::KEPT, key: record::SUMMARY_KEY.to_vec(), row });
         Some(writes)
@@ -466,7 +461,7 @@ impl Shard {
     pub fn saved(&mut self) {
         let Some(saved) = self.saving.take() else { return };
         self.operations.saved();
-        for index in mem::take(&mut self.fresh.saving) {
+        for index in mem::take(&mut self.fresh_saving) {
             self.counters.flag(index, |flags| flags.in_table = true);
         }
         for index in saved {
@@ -545,7 +540,7 @@ impl Shard {
         limit: usize,
         page: &Page,
     ) -> Result<Listing, Unreadable> {
-        self.fresh.sort(&self.counters);
+        self.sort_unsaved();
         let limit = limit.max(1);
         let until = page.next.as_deref().map(|next| record::counter_key(next).unwrap_or(next));
         let mut counters = Vec::new();
@@ -557,7 +552,8 @@ impl Shard {
             };
             counters.extend(value.map(|value| (key.to_vec(), value)));
         }
-        for indexes in [&self.fresh.saving, &self.fresh.new] {
+        // The table may list some of these too; they are the same then.
+        for indexes in [&self.fresh_saving, &self.unsaved] {
             let begin = indexes.partition_point(|index| {
                 let key = &*self.counters.get(*index).key;
                 key < prefix || after.is_some_and(|after| key <= after)
