@@ -1,0 +1,109 @@
+//! The log of operations that sites send each other: what was counted under an id, and what was taken back.
+
+use minicbor::{Decode, Encode};
+
+use crate::{SiteId, operations::OperationHash};
+
+/// One entry of a site's log. Its number is that of the change which it belongs to, in the numbering of its site, so
+/// that whoever has a site's changes up to a number has the entries and the rows that they speak of.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Entry {
+    #[n(0)]
+    pub(crate) number: u64,
+    #[n(1)]
+    pub(crate) hash: OperationHash,
+    #[n(2)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    #[n(3)]
+    pub(crate) what: What,
+}
+
+/// What an entry says of its operation.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) enum What {
+    /// The site has counted it.
+    #[n(0)]
+    Counted(#[n(0)] Count),
+    /// A count of it was taken back, because a lower site counted it too.
+    #[n(1)]
+    Cancelled(#[n(0)] Cancellation),
+}
+
+/// How a site has counted an operation, and what it answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Count {
+    #[n(0)]
+    pub(crate) amount: i64,
+    #[n(1)]
+    pub(crate) applied: i64,
+    #[n(2)]
+    pub(crate) value: i64,
+    /// When the id was made, if it tells.
+    #[n(3)]
+    pub(crate) made_ms: Option<u64>,
+    /// What the site had added (or subtracted, if `applied` is negative) in all when this was counted.
+    #[n(4)]
+    pub(crate) end: u64,
+}
+
+/// All that was counted and taken back under one id at one site. What of it lies above the marks of resets sums to
+/// zero, or more is added until it does.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Cancellation {
+    /// Whose count is taken back: the writer's own, or that of a removed site whose heir the writer is.
+    #[n(0)]
+    pub(crate) of: SiteId,
+    /// The count first.
+    #[n(1)]
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A piece of a site's row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Part {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) amount: i64,
+    /// What the site had added (or subtracted, if `amount` is negative) in all after it.
+    #[n(2)]
+    pub(crate) end: u64,
+}
+
+impl Entry {
+    pub(crate) fn count(&self) -> Option<&Count> {
+        match &self.what {
+            What::Counted(count) => Some(count),
+            What::Cancelled(_) => None,
+        }
+    }
+
+    /// Bytes in memory and on the wire, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        64 + self.key.len()
+    }
+}
+
+/// A key as bytes, checked when it is read.
+pub(crate) mod key {
+    use minicbor::{Decoder, Encoder, decode, encode};
+
+    use crate::KEY_BYTES_MAX;
+
+    pub(crate) fn encode<C, W: encode::Write>(
+        key: &[u8],
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), encode::Error<W::Error>> {
+        encoder.bytes(key)?.ok()
+    }
+
+    pub(crate) fn decode<'b, C>(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Box<[u8]>, decode::Error> {
+        let bytes = decoder.bytes()?;
+        match bytes.len() {
+            1..=KEY_BYTES_MAX => Ok(bytes.into()),
+            _ => Err(decode::Error::message("a key is empty or too long")),
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! What one shard tells the same shard at another site.
+//!
+//! # The protocol
+//!
+//! Each site numbers the changes of its own rows and its log of operations, in one numbering per shard: its *stream*. A
+//! [`Message`] carries pieces of streams ([`Part`]) and says how far the sender has got with everybody's
+//! ([`Message::received`]), which is the acknowledgement. Nothing is ever taken back, so that any message may be lost,
+//! repeated, delayed or overtaken:
+//!
+//! 1. The sender sends what comes after the position that the receiver told. A part says after which position it begins;
+//!    a receiver that is not there yet ignores it, and tells where it is.
+//! 2. A part goes up to a position: whoever applies it has every row as it was then, or newer, and all entries. Rows and
+//!    the entries that speak of them therefore arrive together, and are acknowledged together.
+//! 3. A receiver that is further behind than the sender's memory of changes is sent all rows, in the order of their keys
+//!    ([`Sweep`]), and after that the entries.
+//! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
+//! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
+//!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
+//!    arrived: after that nobody can come with a count of its own. [`Message::settled`] tells how far that is.
+//! 6. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other.
+//!
+//! The bytes are CBOR, arrays of numbered fields: fields that a newer version appends are skipped by an older one.
+
+use minicbor::{Decode, Encode};
+use quipu_crdt::{Bounded, Pn, bounded::Right};
+
+use crate::{SiteId, counter::Row, entry::Entry};
+
+/// A message aims at this size, and is not much longer.
+pub const EXCHANGE_BYTES_MAX: usize = 64 * 1024;
+
+/// Longer ones are refused before they are read.
+pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// What one shard tells the same shard at another site. All of it is durable at the sender.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Message {
+    /// How long the sender's own stream is.
+    #[n(0)]
+    pub(crate) position: u64,
+    /// Operations in the sender's stream up to here are settled.
+    #[n(1)]
+    pub(crate) settled: u64,
+    /// How far the sender has got with the streams of others, the receiver's among them.
+    #[n(2)]
+    pub(crate) received: Vec<Received>,
+    /// What the sender has heard the others say of the receiver's stream.
+    #[n(3)]
+    pub(crate) hearsay: Vec<Hearsay>,
+    /// Whom the sender has a link to: what these write need not be passed on to it.
+    #[n(4)]
+    pub(crate) direct: Vec<SiteId>,
+    /// Up to where the sender knows the receiver's operations to be settled.
+    #[n(5)]
+    pub(crate) settled_known: u64,
+    /// Pieces of streams.
+    #[n(6)]
+    pub(crate) parts: Vec<Part>,
+    /// All rows of a stream, piece by piece.
+    #[n(7)]
+    pub(crate) sweep: Option<Sweep>,
+    /// Rights that the sender needs.
+    #[n(8)]
+    pub(crate) asks: Vec<Ask>,
+}
+
+/// How far a site has got with another one's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Received {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) position: u64,
+    /// How far it has got with all rows of that stream, if it is being sent these.
+    #[n(2)]
+    pub(crate) swept: Option<Swept>,
+}
+
+/// How far a site has got with all rows of a stream.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Swept {
+    /// The rows are as they were at this position, or newer.
+    #[n(0)]
+    pub(crate) until: u64,
+    /// The last key; `None`: that was all.
+    #[n(1)]
+    #[cbor(with = "minicbor::bytes")]
+    pub(crate) after: Option<Vec<u8>>,
+}
+
+/// What a third site was heard to say of the receiver's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Hearsay {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    /// It had got so far,
+    #[n(1)]
+    pub(crate) received: u64,
+    /// when its own stream was so long.
+    #[n(2)]
+    pub(crate) position: u64,
+}
+
+/// A piece of a site's stream.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Part {
+    #[n(0)]
+    pub(crate) origin: SiteId,
+    /// For whoever has got this far,
+    #[n(1)]
+    pub(crate) from: u64,
+    /// and gets this far by it.
+    #[n(2)]
+    pub(crate) to: u64,
+    #[n(3)]
+    pub(crate) rows: Vec<KeyRow>,
+    #[n(4)]
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// All rows of a site's stream that the receiver may lack, piece by piece in the order of their keys.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Sweep {
+    #[n(0)]
+    pub(crate) origin: SiteId,
+    /// The position of the stream when the sweep began.
+    #[n(1)]
+    pub(crate) until: u64,
+    /// The piece begins after this key.
+    #[n(2)]
+    #[cbor(with = "minicbor::bytes")]
+    pub(crate) after: Option<Vec<u8>>,
+    /// It goes up to this one; `None`: to the end.
+    #[n(3)]
+    #[cbor(with = "minicbor::bytes")]
+    pub(crate) next: Option<Vec<u8>>,
+    #[n(4)]
+    pub(crate) rows: Vec<KeyRow>,
+}
+
+/// The row of a key.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct KeyRow {
+    #[n(0)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    #[n(1)]
+    pub(crate) row: WireRow,
+}
+
+/// What is sent of a counter.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[cbor(flat)]
+pub(crate) enum WireRow {
+    /// The row of the stream's site, which has only counted.
+    #[n(0)]
+    Counted {
+        #[n(0)]
+        version: u64,
+        #[n(1)]
+        counted: Pn,
+    },
+    /// The row of the stream's site.
+    #[n(1)]
+    Full(#[n(0)] Box<Row>),
+    /// All that the sender knows of a bounded counter. A part of it could show what was spent without the rights that
+    /// allowed it.
+    #[n(2)]
+    Bounded(#[n(0)] Box<Bounded<SiteId>>),
+}
+
+/// Rights that the sender needs of the receiver.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Ask {
+    #[n(0)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    #[n(1)]
+    pub(crate) right: Right,
+    /// So many.
+    #[n(2)]
+    pub(crate) amount: u64,
+    /// The receiver has passed on so many in all, as far as the sender knows. If it is more by now, they are on their way.
+    #[n(3)]
+    pub(crate) passed_on: u64,
+}
+
+/// Bytes that are no message.
+#[derive(Debug, thiserror::Error)]
+pub enum BadMessage {
+    /// Longer than any message.
+    #[error("a message of {bytes} bytes; the longest has {max}", max = MESSAGE_BYTES_MAX)]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+    /// Not what a site writes.
+    #[error("bytes that are no message: {0}")]
+    Unreadable(#[from] minicbor::decode::Error),
+    /// It says what cannot be true.
+    #[error("{0}")]
+    Impossible(&'static str),
+    /// The sender knows more of this site's stream than this site itself.
+    #[error(
+        "site {peer} has changes of this site's shard {shard} up to number {theirs}, and here there are {ours}: this site \
+         runs from an old copy of its folder. Stop it and run `quipu restore`"
+    )]
+    OldCopy {
+        /// Who has noticed.
+        peer: SiteId,
+        /// The shard.
+        shard: u16,
+        /// What the peer has.
+        theirs: u64,
+        /// What is here.
+        ours: u64,
+    },
+}
+
+impl Message {
+    /// The bytes of the message.
+    pub fn encode(&self) -> Vec<u8> {
+        minicbor::to_vec(self).expect("writing to memory does not fail")
+    }
+
+    /// Reads a message. What is in it is checked by the shard that it is for.
+    pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            return Err(BadMessage::TooLong { bytes: bytes.len() });
+        }
+        let mut decoder = minicbor::Decoder::new(bytes);
+        let message = decoder.decode()?;
+        if decoder.position() != bytes.len() {
+            return Err(BadMessage::Impossible("bytes follow the message"));
+        }
+        Ok(message)
+    }
+}
