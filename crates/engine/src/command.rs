@@ -1,5 +1,7 @@
 //! What clients ask of one key, and what they are told.
 
+use quipu_crdt::Pn;
+
 use crate::SiteId;
 
 /// A command on one key. Keys have 1 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
@@ -29,7 +31,12 @@ pub enum Action<'a> {
         to: Option<i64>,
     },
     /// Define a bounded counter.
-    Create(Limits),
+    Create {
+        /// Its definition.
+        limits: Limits,
+        /// How long to wait, in milliseconds, until all sites have it. It takes effect then, whoever waits.
+        wait_ms: u64,
+    },
     /// Read with everything that is known about the counter.
     Inspect,
     /// Ask what became of an operation.
@@ -47,12 +54,14 @@ pub struct Add {
     pub upper: Option<i64>,
     /// What to do if it would.
     pub beyond: Beyond,
+    /// How long to wait, in milliseconds, for rights of other sites if this one has too few.
+    pub remote_ms: u64,
 }
 
 impl Add {
     /// Adds `amount` or is refused.
     pub fn of(amount: i64) -> Self {
-        Self { amount, lower: None, upper: None, beyond: Beyond::Refuse }
+        Self { amount, lower: None, upper: None, beyond: Beyond::Refuse, remote_ms: 0 }
     }
 }
 
@@ -74,6 +83,56 @@ pub struct OperationId<'a> {
     pub producer: &'a [u8],
     /// Its name, unique at the producer.
     pub id: &'a [u8],
+}
+
+/// A command that has left the buffer it was parsed from.
+#[derive(Debug)]
+pub struct OwnedCommand {
+    key: Box<[u8]>,
+    operation: Option<OwnedOperation>,
+    /// Its operation is in `operation`.
+    action: Action<'static>,
+}
+
+#[derive(Debug)]
+struct OwnedOperation {
+    producer: Box<[u8]>,
+    id: Box<[u8]>,
+}
+
+/// Stands in an owned action for the operation beside it.
+const ELSEWHERE: OperationId<'static> = OperationId { producer: b"", id: b"" };
+
+impl OwnedCommand {
+    /// Copies what the command borrows.
+    pub fn new(command: Command<'_>) -> Self {
+        let (action, operation) = match command.action {
+            Action::Add { add, operation: None } => (Action::Add { add, operation: None }, None),
+            Action::Add { add, operation } => (Action::Add { add, operation: Some(ELSEWHERE) }, operation),
+            Action::Outcome(operation) => (Action::Outcome(ELSEWHERE), Some(operation)),
+            Action::Get => (Action::Get, None),
+            Action::Reset { to } => (Action::Reset { to }, None),
+            Action::Create { limits, wait_ms } => (Action::Create { limits, wait_ms }, None),
+            Action::Inspect => (Action::Inspect, None),
+        };
+        let operation = operation
+            .map(|OperationId { producer, id }| OwnedOperation { producer: producer.into(), id: id.into() });
+        Self { key: command.key.into(), operation, action }
+    }
+
+    /// The command.
+    pub fn get(&self) -> Command<'_> {
+        let elsewhere = || match &self.operation {
+            Some(OwnedOperation { producer, id }) => OperationId { producer, id },
+            None => ELSEWHERE,
+        };
+        let action = match self.action {
+            Action::Add { add, operation } => Action::Add { add, operation: operation.map(|_| elsewhere()) },
+            Action::Outcome(_) => Action::Outcome(elsewhere()),
+            other => other,
+        };
+        Command { key: &self.key, action }
+    }
 }
 
 /// The definition of a bounded counter.
@@ -118,13 +177,23 @@ pub struct Added {
     pub applied: i64,
     /// Is this the answer that the operation was given before?
     pub repeated: bool,
+    /// Where it was counted.
+    pub site: SiteId,
 }
 
 /// What became of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was counted, and this was the answer.
+    /// It was counted, once, and this was the answer.
     Counted(Added),
+    /// It was counted, and this was the answer. Another site may have counted it too, which has not been heard from since;
+    /// if so, one of the two will be taken back.
+    Provisional(Added),
+    /// It was counted here too, and that was taken back.
+    Cancelled {
+        /// Where it is counted.
+        counted_at: SiteId,
+    },
     /// Nothing is known of it: not counted within the window.
     Unknown,
     /// It is older than what is remembered.
@@ -170,6 +239,9 @@ pub struct SiteView {
     pub rights_to_add: Option<u128>,
     /// How much it may subtract; `None` where no bound limits it.
     pub rights_to_subtract: Option<u128>,
+    /// What operations have counted there that are not settled: a retry of them may have been counted elsewhere, and be
+    /// taken back. Rights that they have made are among the above and cannot be used yet.
+    pub provisional: Pn,
 }
 
 /// Why a command was not done. Nothing was counted, except where the text says otherwise.
@@ -181,9 +253,10 @@ pub enum Refusal {
     /// The limits of the command, or too few rights for those of the counter.
     #[error(
         "{amount} would take the counter beyond its {bound} {limit}: it is at {value}, and at most {available} can be \
-         {verb} here; nothing was counted",
+         {verb} here{elsewhere}; nothing was counted",
         bound = if *amount < 0 { "minimum" } else { "maximum" },
-        verb = if *amount < 0 { "subtracted" } else { "added" }
+        verb = if *amount < 0 { "subtracted" } else { "added" },
+        elsewhere = describe_rights(elsewhere)
     )]
     OutOfBounds {
         /// What was asked for.
@@ -194,7 +267,41 @@ pub enum Refusal {
         value: i64,
         /// How much could have been counted.
         available: u64,
+        /// Which other sites have rights, as far as this one knows, and how many.
+        elsewhere: Vec<(SiteId, u128)>,
     },
+    /// Not all sites have heard of the definition.
+    #[error(
+        "the counter takes effect when all sites have its definition, and {} {} not answered yet; it will by itself then",
+        describe_sites(missing), if missing.len() == 1 { "has" } else { "have" }
+    )]
+    Creating {
+        /// Who has not agreed yet.
+        missing: Vec<SiteId>,
+    },
+    /// A bounded counter of this name is being made.
+    #[error("site {by} is making a bounded counter of this name; nothing was done. Try again")]
+    Reserved {
+        /// Who makes it.
+        by: SiteId,
+    },
+    /// Too many operations wait for a site that cannot be reached.
+    #[error(
+        "{max} operations of this shard wait for {}; nothing was counted. Without an id it can be counted, or when these \
+         sites are back or removed (`quipu site remove`)",
+        describe_sites(waiting_for)
+    )]
+    Unsettled {
+        /// How many may wait.
+        max: usize,
+        /// Whom they wait for.
+        waiting_for: Vec<SiteId>,
+    },
+    /// This site does not take writes yet.
+    #[error(
+        "this site is joining the cluster and takes writes when it has what the others have; nothing was done"
+    )]
+    Joining,
     /// The operation was counted with another amount.
     #[error(
         "this operation was counted with the amount {first}, and now comes with {now}; nothing was counted"
@@ -230,6 +337,12 @@ pub enum Refusal {
     /// A counter of this name exists.
     #[error("the counter exists already; it was left as it is")]
     Exists,
+    /// It was counted on before, without bounds.
+    #[error(
+        "this key was a counter without bounds before, and other sites may still count on it; nothing was done. Choose \
+         another key"
+    )]
+    UsedBefore,
     /// Bounded counters are not reset.
     #[error("a bounded counter cannot be reset or deleted; it was left as it is. Add or subtract instead")]
     BoundedReset,
@@ -248,4 +361,17 @@ pub enum Refusal {
     /// It is not known whether the command was stored.
     #[error("it is not known whether this was counted ({0}); ask again with the operation's id")]
     InDoubt(String),
+}
+
+fn describe_sites(sites: &[SiteId]) -> String {
+    let names: Vec<_> = sites.iter().map(SiteId::to_string).collect();
+    format!("site{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
+}
+
+fn describe_rights(elsewhere: &[(SiteId, u128)]) -> String {
+    if elsewhere.is_empty() {
+        return String::new();
+    }
+    let sites: Vec<_> = elsewhere.iter().map(|(site, rights)| format!("{rights} at site {site}")).collect();
+    format!(" and, as far as is known here, {}", sites.join(", "))
 }

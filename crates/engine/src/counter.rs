@@ -3,11 +3,18 @@
 //! A site writes only its own row, and a row only grows: a reset sets aside what has been counted, by marks that merge
 //! by maximum, so that two sites that reset at once reset once, and what a reset had not seen survives it.
 
-use std::{collections::BTreeMap, mem};
+mod merge;
+mod row;
+
+use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Merge, Overflow, Pn, Tally};
 
+pub(crate) use self::{
+    merge::growth,
+    row::{Creation, Mark, Proposal, Row},
+};
 use crate::{Refusal, SiteId};
 
 /// A counter. Most are touched at one site and never reset: that case is the small one.
@@ -29,37 +36,7 @@ pub(crate) enum Counter {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub(crate) struct Shared {
     #[n(0)]
-    rows: BTreeMap<SiteId, Row>,
-}
-
-/// What one site has counted and reset.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-pub(crate) struct Row {
-    /// Grows with every change of this row.
-    #[n(0)]
-    version: u64,
-    #[n(1)]
-    counted: Pn,
-    /// What this site has set aside of each site's row.
-    #[n(2)]
-    set_aside: BTreeMap<SiteId, Mark>,
-}
-
-/// How much of a row does not count any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-pub(crate) struct Mark {
-    /// A row up to this version does not make the counter exist.
-    #[n(0)]
-    version: u64,
-    #[n(1)]
-    counted: Pn,
-}
-
-impl Merge for Mark {
-    fn merge(&mut self, other: &Self) {
-        self.version = self.version.max(other.version);
-        self.counted.merge(&other.counted);
-    }
+    pub(crate) rows: BTreeMap<SiteId, Row>,
 }
 
 impl Merge for Shared {
@@ -76,11 +53,11 @@ impl Merge for Shared {
 
 impl Shared {
     fn new(site: SiteId, version: u64, counted: Pn) -> Self {
-        Self { rows: BTreeMap::from([(site, Row { version, counted, set_aside: BTreeMap::new() })]) }
+        Self { rows: BTreeMap::from([(site, Row::counted(version, counted))]) }
     }
 
     /// What all sites together have set aside of a site's row.
-    fn mark(&self, site: &SiteId) -> Mark {
+    pub(crate) fn mark(&self, site: &SiteId) -> Mark {
         let mut mark = Mark::default();
         for set_aside in self.rows.values().filter_map(|row| row.set_aside.get(site)) {
             mark.merge(set_aside);
@@ -98,14 +75,24 @@ impl Shared {
         })
     }
 
+    /// Has anybody ever counted under this key?
+    pub(crate) fn is_used(&self) -> bool {
+        self.rows.values().any(|row| row.used_at() > 0)
+    }
+
+    /// The proposals to make a bounded counter of it, the lowest site's first.
+    pub(crate) fn proposals(&self) -> impl Iterator<Item = (SiteId, &Proposal)> {
+        self.rows.iter().filter_map(|(site, row)| Some((*site, row.proposal()?)))
+    }
+
     fn exists(&self) -> bool {
-        self.rows.iter().any(|(site, row)| row.version > self.mark(site).version)
+        self.rows.iter().any(|(site, row)| row.used_at() > self.mark(site).version)
     }
 
     fn add(&mut self, site: SiteId, version: u64, amount: &Pn) -> Result<(), Overflow> {
         let row = self.rows.entry(site).or_default();
         row.counted.try_add(amount)?;
-        row.version = version;
+        row.change_by_client(version);
         Ok(())
     }
 
@@ -122,7 +109,7 @@ impl Shared {
         }
         let row = self.rows.entry(site).or_default();
         row.counted.try_add(&to.unwrap_or_default())?;
-        row.version = version;
+        row.change_by_client(version);
         row.set_aside = set_aside;
         Ok(())
     }
@@ -142,6 +129,14 @@ impl Counter {
         }
     }
 
+    /// Who wants to make a bounded counter of it, which nobody has counted on.
+    pub(crate) fn reserved(&self) -> Option<SiteId> {
+        match self {
+            Self::Shared(shared) if !shared.is_used() => shared.proposals().next().map(|(site, _)| site),
+            _ => None,
+        }
+    }
+
     /// A counter that was deleted is there only to remember that.
     pub(crate) fn exists(&self) -> bool {
         match self {
@@ -151,7 +146,13 @@ impl Counter {
     }
 
     /// Counts. Rights and the range of the value have been looked at before; on an error nothing has changed.
-    pub(crate) fn add(&mut self, site: SiteId, version: u64, amount: i64) -> Result<(), Refusal> {
+    pub(crate) fn add(
+        &mut self,
+        site: SiteId,
+        version: u64,
+        amount: i64,
+        alone: bool,
+    ) -> Result<(), Refusal> {
         let counted = match self {
             Self::Plain(counted) => counted.try_add(&pn(amount)),
             Self::Shared(shared) => shared.add(site, version, &pn(amount)),
@@ -167,10 +168,11 @@ impl Counter {
         };
         match counted {
             Ok(()) => Ok(()),
-            Err(Overflow) => {
+            Err(Overflow) if alone => {
                 self.begin_anew()?;
-                self.add(site, version, amount)
+                self.add(site, version, amount, alone)
             }
+            Err(Overflow) => Err(Refusal::Overflow),
         }
     }
 
@@ -189,17 +191,15 @@ impl Counter {
         before: u64,
         version: u64,
         to: Option<i64>,
+        alone: bool,
     ) -> Result<(), Refusal> {
-        let mut shared = match self {
-            Self::Bounded(_) => return Err(Refusal::BoundedReset),
-            Self::Shared(shared) => mem::take(shared),
-            Self::Plain(counted) => Box::new(Shared::new(site, before, *counted)),
-        };
-        *self = match shared.reset(site, version, to.map(pn)) {
-            Ok(()) => Self::Shared(shared),
+        let shared = self.share(site, before).ok_or(Refusal::BoundedReset)?;
+        match shared.reset(site, version, to.map(pn)) {
+            Ok(()) => {}
             // As in `begin_anew`.
-            Err(Overflow) => Self::Plain(to.map(pn).unwrap_or_default()),
-        };
+            Err(Overflow) if alone => *self = Self::Plain(to.map(pn).unwrap_or_default()),
+            Err(Overflow) => return Err(Refusal::Overflow),
+        }
         Ok(())
     }
 
@@ -267,25 +267,25 @@ mod tests {
     fn totals_that_are_full_do_not_refuse_a_value_that_fits() {
         let mut counter = Counter::Plain(Pn::default());
         for round in 0..5 {
-            counter.add(A, 3 * round + 1, i64::MAX).unwrap();
+            counter.add(A, 3 * round + 1, i64::MAX, true).unwrap();
             assert_eq!(counter.value(), i128::from(i64::MAX));
-            counter.add(A, 3 * round + 2, -i64::MAX).unwrap();
+            counter.add(A, 3 * round + 2, -i64::MAX, true).unwrap();
             assert_eq!(counter.value(), 0);
-            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(i64::MIN)).unwrap();
+            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(i64::MIN), true).unwrap();
             assert_eq!((counter.value(), counter.exists()), (i128::from(i64::MIN), true));
-            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(0)).unwrap();
+            counter.reset(A, 3 * round + 2, 3 * round + 3, Some(0), true).unwrap();
         }
     }
 
     #[test]
     fn set_to_zero_exists_and_deleted_does_not() {
         let mut counter = Counter::Plain(Pn::added(4));
-        counter.reset(A, 1, 2, Some(0)).unwrap();
+        counter.reset(A, 1, 2, Some(0), true).unwrap();
         assert!(counter.exists());
         assert_eq!(counter.value(), 0);
-        counter.reset(A, 2, 3, None).unwrap();
+        counter.reset(A, 2, 3, None, true).unwrap();
         assert!(!counter.exists());
-        counter.add(A, 4, 0).unwrap();
+        counter.add(A, 4, 0, true).unwrap();
         assert!(counter.exists());
     }
 }

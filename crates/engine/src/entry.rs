@@ -87,23 +87,23 @@ impl Entry {
 
 /// A key as bytes, checked when it is read.
 pub(crate) mod key {
-    use minicbor::{Decoder, Encoder, decode, encode};
+    use minicbor::{Decoder, Encoder, decode::Error, encode::Write};
 
     use crate::KEY_BYTES_MAX;
 
-    pub(crate) fn encode<C, W: encode::Write>(
+    pub(crate) fn encode<C, W: Write>(
         key: &[u8],
         encoder: &mut Encoder<W>,
         _: &mut C,
-    ) -> Result<(), encode::Error<W::Error>> {
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
         encoder.bytes(key)?.ok()
     }
 
-    pub(crate) fn decode<'b, C>(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Box<[u8]>, decode::Error> {
+    pub(crate) fn decode<'b, C>(decoder: &mut Decoder<'b>, _: &mut C) -> Result<Box<[u8]>, Error> {
         let bytes = decoder.bytes()?;
         match bytes.len() {
             1..=KEY_BYTES_MAX => Ok(bytes.into()),
-            _ => Err(decode::Error::message("a key is empty or too long")),
+            _ => Err(Error::message("a key is empty or too long")),
         }
     }
 }

@@ -3,11 +3,11 @@
 use quipu_storage::{Page, Row, Slice};
 
 use crate::{
-    Action, Add, Beyond, Command, Limits, Moment, OperationId, Settings, Shard, Ticket,
+    Action, Add, Beyond, Command, Limits, Membership, Moment, OperationId, Settings, Shard, SiteId, Ticket,
     counter::Counter,
     operations::{Run, decode_page},
     record::{self, Contents},
-    shard::Stored,
+    shard::{ListFrom, Stored},
 };
 
 const NOW: Moment = Moment { elapsed_ms: 1_000, unix_ms: 1_700_000_000_000 };
@@ -26,7 +26,7 @@ pub fn rows(bytes: &[u8]) -> usize {
         assert_eq!(decode_page(&again).ok().as_ref(), Some(page));
     });
     let summary = record::decode_summary(bytes).ok().inspect(|summary| {
-        assert_eq!(record::decode_summary(&record::encode_row(summary)).ok(), Some(*summary));
+        assert_eq!(record::decode_summary(&record::encode_row(summary)).ok(), Some(summary.clone()));
     });
     let read = [
         header.is_some(),
@@ -46,7 +46,7 @@ fn read_counter(row: &Row) -> bool {
         summary: record::Summary { changes: 7, live: 1, ..Default::default() },
         ..Stored::default()
     };
-    let mut shard = Shard::recover(Settings::default(), stored, std::iter::empty(), NOW.elapsed_ms)
+    let mut shard = Shard::recover(Settings::default(), &alone(), stored, std::iter::empty(), NOW.elapsed_ms)
         .expect("there are no records");
     shard.install(b"key", Some(row)).expect("it was read before");
     exercise(&mut shard, b"key");
@@ -55,12 +55,12 @@ fn read_counter(row: &Row) -> bool {
 
 fn read_record(bytes: &[u8]) -> bool {
     let Ok(contents) = record::decode_record(bytes) else { return false };
-    let Contents { summary, changes, operations } = &contents;
+    let Contents { summary, changes, operations, entries } = &contents;
     let written = changes.iter().map(|change| (change.key, change.version, change.counter.as_ref()));
-    let again = record::encode_record(summary, written, operations);
+    let again = record::encode_record(summary, written, operations, entries);
     assert_eq!(record::decode_record(&again).ok().as_ref(), Some(&contents));
     let records = std::iter::once(bytes);
-    let mut shard = Shard::recover(Settings::default(), Stored::default(), records, NOW.elapsed_ms)
+    let mut shard = Shard::recover(Settings::default(), &alone(), Stored::default(), records, NOW.elapsed_ms)
         .expect("it was read before");
     let keys = changes.iter().map(|change| change.key);
     keys.take(3).for_each(|key| exercise(&mut shard, key));
@@ -81,7 +81,7 @@ fn exercise(shard: &mut Shard, key: &[u8]) {
         Action::Reset { to: Some(-1) },
         Action::Inspect,
         Action::Reset { to: None },
-        Action::Create(Limits { minimum: Some(0), maximum: None, initial: 3 }),
+        Action::Create { limits: Limits { minimum: Some(0), maximum: None, initial: 3 }, wait_ms: 0 },
         Action::Add { add: add(-1, Beyond::Skip), operation: None },
     ];
     for action in actions {
@@ -92,7 +92,11 @@ fn exercise(shard: &mut Shard, key: &[u8]) {
     let writes = shard.capture(NOW.elapsed_ms);
     assert!(writes.is_none_or(|writes| writes.iter().all(|write| write.row.version > 0)));
     shard.saved();
-    let listing = shard.list(b"", None, 10, &Page::default());
+    let listing = shard.list(ListFrom { prefix: b"", after: None, limit: 10 }, &Page::default());
     assert!(listing.is_ok_and(|listing| listing.counters.len() <= 10));
     shard.evict(1_000);
+}
+
+fn alone() -> Membership {
+    Membership::alone(SiteId::FIRST)
 }

@@ -6,8 +6,9 @@
 
 mod discipline;
 mod recovery;
+mod sites;
 
-use std::{mem, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use quipu_storage::{
     Batch, Checkpointer, Flush, Log, Mark, Outcome as Stored, Position, Row, Scan, Settled, ShardId, Slice,
@@ -16,13 +17,13 @@ use quipu_storage::{
 
 use self::recovery::Clock;
 
-pub use self::discipline::Discipline;
+pub use self::{discipline::Discipline, sites::Envelope};
 use crate::{
-    Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Moment, OperationStats, Outputs, Refusal, Reply,
-    Settings, Shard, Ticket,
+    Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
+    Refusal, Reply, Settings, Shard, SiteId, Ticket,
     operations::decode_page,
     record::{TIME_KEY, encode_row, row_key},
-    shard::Unreadable,
+    shard::{ListFrom, Unreadable},
 };
 
 /// A checkpoint begins when a shard has so many operations in memory.
@@ -167,6 +168,10 @@ pub struct Host<L, T> {
     settings: Settings,
     flush: Flush,
     discipline: Discipline,
+    membership: Membership,
+    connected: BTreeSet<SiteId>,
+    /// Something was committed that a crash could take back.
+    unflushed: bool,
     shards: Vec<Option<Box<Running>>>,
     pending: Vec<ShardId>,
     refused: Released,
@@ -199,6 +204,9 @@ impl<L: Log, T: Table> Host<L, T> {
             settings,
             flush,
             discipline: Discipline::default(),
+            membership: Membership::alone(settings.site),
+            connected: BTreeSet::new(),
+            unflushed: false,
             shards: Vec::new(),
             pending: Vec::new(),
             refused: Released::default(),
@@ -237,8 +245,12 @@ impl<L: Log, T: Table> Host<L, T> {
             return self.refused.replies.push((ticket, Reply::Refused(refusal)));
         }
         running.shard.apply(ticket, command, now);
-        if !running.pending {
-            running.pending = true;
+        self.mark_pending(id);
+    }
+
+    fn mark_pending(&mut self, id: ShardId) {
+        let Some(running) = self.running(id) else { return };
+        if !mem::replace(&mut running.pending, true) {
             self.pending.push(id);
         }
     }
@@ -253,6 +265,7 @@ impl<L: Log, T: Table> Host<L, T> {
     /// Returns how much was written, if anything.
     pub fn commit(&mut self, now: Moment, released: &mut Released) -> Option<Written> {
         released.replies.append(&mut self.refused.replies);
+        self.try_again(now);
         let mut batches = Vec::with_capacity(self.pending.len());
         let mut waiting = Vec::with_capacity(self.pending.len());
         let mut written = Written::default();
@@ -300,6 +313,7 @@ impl<L: Log, T: Table> Host<L, T> {
             Stored::Committed { position } => {
                 running.position = position;
                 self.logged_bytes += bytes;
+                self.unflushed |= self.flush == Flush::Later;
                 released.extend(outputs);
             }
             Stored::Fenced => {
@@ -336,7 +350,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let now_ms = running.time_ms(now);
         let shard = recovered.and_then(|recovered| {
             running.position = recovered.last();
-            recovery::read(table, id, self.settings, &recovered, now_ms)
+            recovery::read(table, id, self.settings, &self.membership, &recovered, now_ms)
         });
         running.state = match shard {
             Ok(mut shard) => {
@@ -494,7 +508,9 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// Puts on the device what was committed with [`Flush::Later`].
     pub fn flush(&mut self) -> Result<(), StorageError> {
-        self.store.log().flush()
+        self.store.log().flush()?;
+        self.unflushed = false;
+        Ok(())
     }
 
     /// A page of the counters of a shard. Call it between batches.
@@ -519,7 +535,7 @@ impl<L: Log, T: Table> Host<L, T> {
         if !matches!(running.state, State::Live) {
             return Err(StorageError::Unsettled(id).into());
         }
-        let listing = running.shard.list(prefix, after, limit, &page);
+        let listing = running.shard.list(ListFrom { prefix, after, limit }, &page);
         listing.map_err(|why| OpenError::Unreadable { shard: id.0, why })
     }
 

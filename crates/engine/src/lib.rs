@@ -7,25 +7,32 @@
 mod command;
 mod counter;
 mod counters;
+mod entry;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
 mod gate;
 pub mod host;
+mod links;
+mod membership;
 mod operations;
 mod record;
+mod rules;
 mod settings;
 mod shard;
 mod site;
 mod slot;
 
 pub use command::{
-    Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, OperationId, Outcome, Refusal,
-    Reply, SiteView,
+    Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, OperationId, Outcome, OwnedCommand,
+    Refusal, Reply, SiteView,
 };
-pub use host::{Host, HostStats, OpenError, Released};
+pub use host::{Envelope, Host, HostStats, OpenError, Released};
+pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
+pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};
+pub use rules::{Rule, Rules};
 pub use settings::{BadWindow, Moment, Settings, Window, WindowMode};
-pub use shard::{Event, Listing, Outputs, Sealed, Shard, Ticket, Unreadable};
+pub use shard::{Event, Listing, Outputs, Sealed, Shard, ShardAudit, SiteAudit, Ticket, Unreadable};
 pub use site::SiteId;
 pub use slot::{SLOTS, Shards, hash_tag, slot_of};
 

@@ -14,7 +14,7 @@ use quipu_storage::{Row, Slice, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
-    Added, Moment, OperationId, Refusal, Window, WindowMode,
+    Added, Moment, OperationId, Refusal, SiteId, Window, WindowMode,
     gate::Gate,
     record::{decode_row, encode_row},
 };
@@ -79,11 +79,15 @@ pub(crate) struct Counted {
     /// Until when it is remembered, in the shard's time.
     #[n(3)]
     pub(crate) expires_ms: u64,
+    /// Where it was counted, if elsewhere.
+    #[n(4)]
+    pub(crate) site: Option<SiteId>,
 }
 
 impl Counted {
-    pub(crate) fn answer(&self) -> Added {
-        Added { value: self.value, applied: self.applied, repeated: true }
+    pub(crate) fn answer(&self, own: SiteId) -> Added {
+        let Self { value, applied, site, .. } = *self;
+        Added { value, applied, repeated: true, site: site.unwrap_or(own) }
     }
 }
 
@@ -321,7 +325,7 @@ impl Operations {
     }
 
     /// Until when an operation that comes now is remembered.
-    fn expiry(&self, id: &[u8], now: Moment) -> Result<u64, Refusal> {
+    pub(crate) fn expiry(&self, id: &[u8], now: Moment) -> Result<u64, Refusal> {
         let window_ms = self.window.length_ms;
         let Some(made_ms) = made_ms(id) else { return Ok(now.elapsed_ms + window_ms) };
         let (age_ms, ahead_ms) = (now.unix_ms.saturating_sub(made_ms), made_ms.saturating_sub(now.unix_ms));
@@ -336,10 +340,22 @@ impl Operations {
         Ok(now.elapsed_ms + window_ms + ahead_ms)
     }
 
+    /// Until when an operation is remembered that was made then, if it tells, and is settled now.
+    pub(crate) fn expiry_of_settled(&self, made_ms: Option<u64>, now: Moment) -> u64 {
+        let ahead_ms = made_ms.map_or(0, |made_ms| made_ms.saturating_sub(now.unix_ms));
+        now.elapsed_ms + self.window.length_ms + ahead_ms.min(self.window.ahead_ms_max())
+    }
+
+    /// One that is known elsewhere came again.
+    pub(crate) fn note_repeat(&mut self) {
+        self.stats.seen += 1;
+        self.stats.repeats += 1;
+    }
+
     /// What became of an operation. Everything that [`Self::where_to_look`] names has been looked up.
-    pub(crate) fn outcome(&self, hash: OperationHash, id: &[u8], now: Moment) -> crate::Outcome {
+    pub(crate) fn outcome(&self, hash: OperationHash, id: &[u8], now: Moment, own: SiteId) -> crate::Outcome {
         match self.find(hash) {
-            Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer() }),
+            Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer(own) }),
             None if matches!(self.expiry(id, now), Err(Refusal::TooOld { .. })) => crate::Outcome::TooOld,
             None => crate::Outcome::Unknown,
         }
@@ -494,7 +510,7 @@ mod tests {
     #[test]
     fn every_operation_of_a_run_is_on_its_page() {
         for count in [1, 63, 64, 128, 1_000, 10_000] {
-            let counted = Counted { amount: 1, applied: 1, value: 1, expires_ms: 5 };
+            let counted = Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None };
             let operation = |n: u64| {
                 let id = OperationId { producer: b"p", id: &n.to_le_bytes() };
                 Operation { hash: OperationHash::of(b"k", id), counted }

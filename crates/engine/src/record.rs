@@ -2,10 +2,13 @@
 
 use minicbor::{Decode, Decoder, Encode, Encoder};
 
+use quipu_crdt::Pn;
+
 use crate::{
-    KEY_BYTES_MAX, Window,
+    KEY_BYTES_MAX, SiteId, Window,
     counter::Counter,
     counters::VERSION_MAX,
+    entry::Entry,
     operations::{Operation, SLICE_MS, slice_of},
 };
 
@@ -14,6 +17,8 @@ const FORMAT: u8 = 1;
 
 /// The row of a counter begins with this.
 const COUNTER: u8 = b'k';
+/// The row of an entry that is not settled begins with this.
+pub(crate) const OPEN_ENTRY: u8 = b'o';
 /// The row that sums a shard up.
 pub(crate) const SUMMARY_KEY: &[u8] = b"s";
 /// The row that tells the shard's time when slices were last dropped. Its version is that time.
@@ -27,7 +32,7 @@ const CHANGES_MAX: u64 = VERSION_MAX / 2;
 const SLICES_AHEAD_MAX: u64 = 2 * Window::LENGTH_MS_MAX / SLICE_MS;
 
 /// What a shard must know besides its counters and operations.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
 pub(crate) struct Summary {
     /// The number of the last change.
     #[n(0)]
@@ -41,6 +46,40 @@ pub(crate) struct Summary {
     /// The highest slice in use.
     #[n(3)]
     pub(crate) slice_max: u32,
+    /// What was counted here, and why.
+    #[n(4)]
+    pub(crate) books: Option<Books>,
+    /// How far this site has got with the stream of each, its own among them; none, if there was never another one.
+    #[n(5)]
+    pub(crate) streams: Option<Vec<Stream>>,
+}
+
+/// What this site has counted, and why, modulo 2^64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Books {
+    /// What clients were told.
+    #[n(0)]
+    pub(crate) issued: Pn,
+    /// What was put in the place of what was set aside.
+    #[n(1)]
+    pub(crate) set: Pn,
+    /// What was taken back of retries that two sites have counted.
+    #[n(2)]
+    pub(crate) cancelled: Pn,
+}
+
+/// How far a stream is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Stream {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) position: u64,
+    #[n(2)]
+    pub(crate) settled: u64,
+    /// All that the site has counted, modulo 2^64.
+    #[n(3)]
+    pub(crate) counted: Pn,
 }
 
 impl Summary {
@@ -49,6 +88,10 @@ impl Summary {
         check_time(self.time_ms)?;
         if self.changes > CHANGES_MAX || self.live > self.changes {
             return Err(Failed::message("more counters than changes, or too many changes"));
+        }
+        let positions = self.streams.iter().flatten().map(|stream| stream.position.max(stream.settled));
+        if positions.max().is_some_and(|position| position > CHANGES_MAX) {
+            return Err(Failed::message("a stream that is too long"));
         }
         if u64::from(self.slice_max) > u64::from(slice_of(self.time_ms).0) + SLICES_AHEAD_MAX {
             return Err(Failed::message("operations that expire after any window"));
@@ -78,6 +121,27 @@ pub(crate) struct Contents<'a> {
     pub(crate) summary: Summary,
     pub(crate) changes: Vec<Change<'a>>,
     pub(crate) operations: Vec<Operation>,
+    pub(crate) entries: Vec<Logged>,
+}
+
+/// An entry of a site's log of operations, which is not settled.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Logged {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) entry: Entry,
+}
+
+impl Logged {
+    /// Where it stands in the table.
+    pub(crate) fn row_key(site: SiteId, number: u64) -> Vec<u8> {
+        let mut key = vec![OPEN_ENTRY];
+        key.extend_from_slice(&site.number.to_be_bytes());
+        key.extend_from_slice(&site.incarnation.to_be_bytes());
+        key.extend_from_slice(&number.to_be_bytes());
+        key
+    }
 }
 
 const IN_MEMORY: &str = "writing to memory does not fail";
@@ -87,8 +151,9 @@ pub(crate) fn encode_record<'a>(
     summary: &Summary,
     changes: impl ExactSizeIterator<Item = (&'a [u8], u64, Option<&'a Counter>)>,
     operations: &[Operation],
+    entries: &[Logged],
 ) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()));
+    let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()) + 96 * entries.len());
     bytes.push(FORMAT);
     let mut encoder = Encoder::new(&mut bytes);
     encoder.encode(summary).expect(IN_MEMORY);
@@ -97,6 +162,9 @@ pub(crate) fn encode_record<'a>(
         encoder.bytes(key).expect(IN_MEMORY).u64(version).expect(IN_MEMORY).encode(counter).expect(IN_MEMORY);
     }
     encoder.encode(operations).expect(IN_MEMORY);
+    if !entries.is_empty() {
+        encoder.encode(entries).expect(IN_MEMORY);
+    }
     bytes
 }
 
@@ -129,10 +197,12 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
         changes.push(change);
     }
     let operations = decoder.decode()?;
+    let has_entries = decoder.position() != bytes.len() - 1;
+    let entries = if has_entries { decoder.decode()? } else { Vec::new() };
     if decoder.position() != bytes.len() - 1 {
         return Err(Failed::message("bytes follow the record"));
     }
-    Ok(Contents { summary, changes, operations })
+    Ok(Contents { summary, changes, operations, entries })
 }
 
 /// The key of a counter's row.

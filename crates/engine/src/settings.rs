@@ -1,6 +1,6 @@
 //! What a shard is told when it is opened, and the time.
 
-use crate::SiteId;
+use crate::{Rules, SiteId};
 
 /// The time, twice. The first never goes back and is what durations are measured by; the second is only compared
 /// with times that ids tell of themselves.
@@ -99,10 +99,26 @@ pub struct Settings {
     pub memory_bytes: usize,
     /// Anything; another one in each process, so that nobody can choose keys that collide.
     pub seed: u64,
+    /// So many operations may wait until all sites have heard of them; beyond that, operations with ids are refused.
+    pub unsettled_max: usize,
+    /// How sites treat each other.
+    pub rules: Rules,
+}
+
+impl Settings {
+    /// How many operations of a shard may wait for other sites, unless it is told otherwise.
+    pub const UNSETTLED_MAX: usize = 32 * 1024;
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { site: SiteId::FIRST, window: Window::default(), memory_bytes: 16 * 1024 * 1024, seed: 0 }
+        Self {
+            site: SiteId::FIRST,
+            window: Window::default(),
+            memory_bytes: 16 * 1024 * 1024,
+            seed: 0,
+            unsettled_max: Self::UNSETTLED_MAX,
+            rules: Rules::default(),
+        }
     }
 }

@@ -4,9 +4,9 @@ use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, Table};
 
 use super::{Host, OpenError, Running, State};
 use crate::{
-    Moment, Settings, Shard, WindowMode,
+    Membership, Moment, Settings, Shard, WindowMode,
     operations::{Run, decode_page, slice_of},
-    record::{self, SUMMARY_KEY, Summary, TIME_KEY},
+    record::{self, Logged, SUMMARY_KEY, Summary, TIME_KEY},
     shard::{self, Stored, Unreadable},
 };
 
@@ -31,6 +31,11 @@ impl Clock {
         let elapsed_ms = self.stored_ms + now.elapsed_ms.saturating_sub(self.opened_ms);
         Moment { elapsed_ms, unix_ms: now.unix_ms }
     }
+
+    /// A time of the shard in that of this process.
+    pub(super) fn outside(self, time_ms: u64) -> Option<u64> {
+        Some(self.opened_ms + time_ms.saturating_sub(self.stored_ms))
+    }
 }
 
 impl<L: Log, T: Table> Host<L, T> {
@@ -42,7 +47,10 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let table = self.store.table();
         let stored_ms = stored_time(table, id, &recovered)?;
-        let shard = read(table, id, self.settings, &recovered, stored_ms)?;
+        let mut shard = read(table, id, self.settings, &self.membership, &recovered, stored_ms)?;
+        for peer in &self.connected {
+            shard.connect(*peer, true);
+        }
         let at = usize::from(id.0);
         if self.shards.len() <= at {
             self.shards.resize_with(at + 1, || None);
@@ -93,6 +101,7 @@ pub(super) fn read<T: Table>(
     table: &T,
     id: ShardId,
     settings: Settings,
+    membership: &Membership,
     recovered: &Recovered,
     now_ms: u64,
 ) -> Result<Shard, OpenError> {
@@ -101,9 +110,15 @@ pub(super) fn read<T: Table>(
     let first = table.scan(id, Scan { slice: Slice::KEPT, prefix: &prefix, after: None, rows_max: 1 })?;
     let is_empty = first.rows.is_empty() && first.next.is_none();
     let runs = runs(table, id, &summary, now_ms)?;
+    let open = open_entries(table, id)?;
     let records = recovered.records.iter().map(|record| &*record.bytes);
-    let mut shard = Shard::recover(settings, Stored { summary, runs, is_empty }, records, now_ms)
-        .map_err(|why| OpenError::Unreadable { shard: id.0, why })?;
+    let stored = Stored { summary, runs, open, is_empty };
+    let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
+    let mut shard = Shard::recover(settings, membership, stored, records, now_ms).map_err(unreadable)?;
+    for key in shard.keys_of_entries().iter().filter(|key| shard.lacks(key)).cloned().collect::<Vec<_>>() {
+        let row = table.get(id, Slice::KEPT, &record::row_key(&key))?;
+        shard.install(&key, row.as_ref()).map_err(unreadable)?;
+    }
     if settings.window.mode == WindowMode::Filter {
         // Nothing else knows a repeat.
         while warm(table, id, &mut shard, now_ms)? {}
@@ -134,6 +149,24 @@ pub(super) fn warm<T: Table>(
         if after.is_none() {
             operations.warmed(run);
             return Ok(operations.coldest().is_some());
+        }
+    }
+}
+
+/// The entries that were not settled.
+fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<Logged>, OpenError> {
+    let mut open = Vec::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let prefix = &[record::OPEN_ENTRY];
+        let scan = Scan { slice: Slice::KEPT, prefix, after: after.as_deref(), rows_max: HEADERS_MAX };
+        let page = table.scan(id, scan)?;
+        for (_, row) in &page.rows {
+            open.push(record::decode_row(&row.bytes).map_err(unreadable(id, "an entry of an operation"))?);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(open);
         }
     }
 }

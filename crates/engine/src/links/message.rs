@@ -62,6 +62,9 @@ pub struct Message {
     /// Rights that the sender needs.
     #[n(8)]
     pub(crate) asks: Vec<Ask>,
+    /// The membership that the sender acts under.
+    #[n(9)]
+    pub(crate) epoch: u64,
 }
 
 /// How far a site has got with another one's stream.
@@ -88,17 +91,20 @@ pub(crate) struct Swept {
     pub(crate) after: Option<Vec<u8>>,
 }
 
-/// What a third site was heard to say of the receiver's stream.
+/// What a third site was heard to say, for whoever does not hear it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Hearsay {
     #[n(0)]
     pub(crate) site: SiteId,
-    /// It had got so far,
+    /// It had got so far with the receiver's stream,
     #[n(1)]
     pub(crate) received: u64,
     /// when its own stream was so long.
     #[n(2)]
     pub(crate) position: u64,
+    /// Its operations up to here are settled.
+    #[n(3)]
+    pub(crate) settled: u64,
 }
 
 /// A piece of a site's stream.
@@ -167,6 +173,20 @@ pub(crate) enum WireRow {
     /// allowed it.
     #[n(2)]
     Bounded(#[n(0)] Box<Bounded<SiteId>>),
+}
+
+impl WireRow {
+    /// How long it is, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Counted { .. } => 16,
+            Self::Full(row) => 32 + 32 * row.set_aside.len(),
+            Self::Bounded(bounded) => {
+                let rows = bounded.rows().values();
+                64 + rows.map(|row| 24 + 16 * row.passed_on.len()).sum::<usize>()
+            }
+        }
+    }
 }
 
 /// Rights that the sender needs of the receiver.

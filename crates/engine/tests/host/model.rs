@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quipu_engine::{Action, Add, Added, Beyond, Limits, Outcome, Refusal, Reply};
+use quipu_engine::{Action, Add, Added, Beyond, Limits, Outcome, Refusal, Reply, SiteId};
 
 /// A map of keys to values, the bounds of some, and the operations that were counted.
 #[derive(Debug, Default)]
@@ -43,8 +43,8 @@ impl Model {
                 };
                 Reply::Reset { existed: value.is_some() }
             }
-            Action::Create(_) if value.is_some() => Reply::Refused(Refusal::Exists),
-            Action::Create(limits) => {
+            Action::Create { limits: _, wait_ms: 0 } if value.is_some() => Reply::Refused(Refusal::Exists),
+            Action::Create { limits, .. } => {
                 self.values.insert(key.to_vec(), limits.initial);
                 self.bounds.insert(key.to_vec(), limits);
                 Reply::Created
@@ -72,7 +72,13 @@ impl Model {
             Some((room, limit)) if room < add.amount.unsigned_abs() => match add.beyond {
                 Beyond::Refuse => {
                     let amount = add.amount;
-                    return Reply::Refused(Refusal::OutOfBounds { amount, limit, value, available: room });
+                    return Reply::Refused(Refusal::OutOfBounds {
+                        amount,
+                        limit,
+                        value,
+                        available: room,
+                        elsewhere: Vec::new(),
+                    });
                 }
                 Beyond::Skip => 0,
                 Beyond::Saturate => add.amount.signum() * i64::try_from(room).expect("less than the amount"),
@@ -82,6 +88,6 @@ impl Model {
         if before.is_some() || applied != 0 || add.amount == 0 {
             self.values.insert(key.to_vec(), value + applied);
         }
-        Reply::Added(Added { value: value + applied, applied, repeated: false })
+        Reply::Added(Added { value: value + applied, applied, repeated: false, site: SiteId::FIRST })
     }
 }

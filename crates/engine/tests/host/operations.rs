@@ -1,6 +1,8 @@
 //! For how long an operation is remembered, by which clock, and through what.
 
-use quipu_engine::{Action, Add, Added, OperationId, Outcome, Refusal, Reply, Settings, Window, WindowMode};
+use quipu_engine::{
+    Action, Add, Added, OperationId, Outcome, Refusal, Reply, Settings, SiteId, Window, WindowMode,
+};
 use quipu_storage::{
     Scan, Slice, Table,
     memory::{Crash, Fault},
@@ -21,11 +23,11 @@ fn world(mode: WindowMode) -> World {
 }
 
 fn counted(value: i64, applied: i64) -> Reply {
-    Reply::Added(Added { value, applied, repeated: false })
+    Reply::Added(Added { value, applied, repeated: false, site: SiteId::FIRST })
 }
 
 fn repeated(value: i64, applied: i64) -> Reply {
-    Reply::Added(Added { value, applied, repeated: true })
+    Reply::Added(Added { value, applied, repeated: true, site: SiteId::FIRST })
 }
 
 /// How many rows of operations the table has.
@@ -209,7 +211,7 @@ fn the_filter_alone_knows_repeats_after_crashes_and_failures() {
     world.restart();
     assert_eq!(world.add_once(KEY, b"1", 5), repeated(5, 0), "after a crash");
     let operation = OperationId { producer: b"p", id: b"1" };
-    let first = Added { value: 5, applied: 5, repeated: false };
+    let first = Added { value: 5, applied: 5, repeated: false, site: SiteId::FIRST };
     assert_eq!(world.ask(KEY, Action::Outcome(operation)), Reply::Outcome(Outcome::Counted(first)));
     // By periods of a third of one and a half windows.
     world.pass(5 * WINDOW_MS / 2);

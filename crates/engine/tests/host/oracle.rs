@@ -40,7 +40,13 @@ fn command(random: &mut Random) -> Action<'static> {
     match random.below(20) {
         0..10 => {
             let beyond = *random.pick(&[Beyond::Refuse, Beyond::Skip, Beyond::Saturate]);
-            let add = Add { amount: small(random), lower: limit(random), upper: limit(random), beyond };
+            let add = Add {
+                amount: small(random),
+                lower: limit(random),
+                upper: limit(random),
+                beyond,
+                remote_ms: 0,
+            };
             // An operation that is sent again has its amount again, nearly always.
             let amount = if random.chance(0.9) { i64::from(operation.id[0] % 5) } else { add.amount };
             match random.chance(0.5) {
@@ -51,7 +57,10 @@ fn command(random: &mut Random) -> Action<'static> {
         10..13 => Action::Get,
         13..15 => Action::Reset { to: None },
         15 => Action::Reset { to: Some(small(random)) },
-        16 => Action::Create(Limits { minimum: Some(-5), maximum: limit(random).map(i64::abs), initial: 0 }),
+        16 => Action::Create {
+            limits: Limits { minimum: Some(-5), maximum: limit(random).map(i64::abs), initial: 0 },
+            wait_ms: 0,
+        },
         _ => Action::Outcome(operation),
     }
 }

@@ -1,6 +1,6 @@
 //! Single traces of what goes wrong between a checkpoint, its mark, eviction and a reload.
 
-use quipu_engine::{Action, Add, Added, Refusal, Reply, Settings, host::Discipline};
+use quipu_engine::{Action, Add, Added, Refusal, Reply, Settings, SiteId, host::Discipline};
 use quipu_storage::{Log, ShardId, memory::Fault};
 
 use crate::world::{Setup, World};
@@ -70,7 +70,7 @@ fn nothing_counted_makes_no_counter() {
     world.add(b"a", 1);
     world.ask(b"a", Action::Reset { to: None });
     let add = Add { upper: Some(-1), beyond: quipu_engine::Beyond::Skip, ..Add::of(5) };
-    let nothing = Reply::Added(Added { value: 0, applied: 0, repeated: false });
+    let nothing = Reply::Added(Added { value: 0, applied: 0, repeated: false, site: SiteId::FIRST });
     for key in [b"a", b"b"] {
         assert_eq!(world.ask(key, Action::Add { add, operation: None }), nothing);
         assert_eq!(world.value(key), None);
@@ -90,7 +90,7 @@ fn a_watcher_is_not_shown_what_is_not_settled() {
     assert!(world.host.list(ShardId(0), b"", None, 10).is_err());
     assert!(world.maintain().replies.is_empty());
     let settled = world.maintain();
-    let added = Reply::Added(Added { value: 2, applied: 1, repeated: false });
+    let added = Reply::Added(Added { value: 2, applied: 1, repeated: false, site: SiteId::FIRST });
     assert_eq!(settled.replies.into_iter().map(|(_, reply)| reply).collect::<Vec<_>>(), [added]);
     assert_eq!(world.host.watch(ShardId(0), b"a"), Ok(Some(2)));
 }

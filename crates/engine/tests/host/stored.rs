@@ -25,7 +25,10 @@ fn world() -> World {
     world.send(b"plain", Action::Add { add: Add::of(300), operation: None });
     world.send(b"set", Action::Add { add: Add::of(-7), operation: Some(OPERATION) });
     world.send(b"set", Action::Reset { to: Some(2) });
-    world.send(b"bounded", Action::Create(Limits { minimum: Some(0), maximum: None, initial: 10 }));
+    world.send(
+        b"bounded",
+        Action::Create { limits: Limits { minimum: Some(0), maximum: None, initial: 10 }, wait_ms: 0 },
+    );
     world.send(b"bounded", Action::Add { add: Add::of(-4), operation: None });
     world.send(b"gone", Action::Add { add: Add::of(1), operation: None });
     world.send(b"gone", Action::Reset { to: None });

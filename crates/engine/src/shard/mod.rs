@@ -4,18 +4,34 @@
 //! here. Whoever drives a shard first gives it what the table has ([`Shard::lacks`], [`Shard::install`]), and after a
 //! batch that was not stored throws it away and opens it again: memory holds effects that storage does not.
 
+mod audit;
+mod creation;
+mod ids;
+mod listing;
+mod receive;
+mod rights;
+mod room;
+mod send;
+
 use std::{collections::BTreeSet, mem};
 
-use quipu_crdt::{Bounded, bounded::Definition};
-use quipu_storage::{Page, Row, Slice, Write};
+use quipu_crdt::Pn;
+use quipu_storage::{Row, Slice, Write};
 
+pub use self::{
+    audit::{ShardAudit, SiteAudit},
+    listing::Listing,
+};
+pub(crate) use self::{listing::ListFrom, send::SweepWanted};
+use self::{rights::Waiting, room::Room};
 use crate::{
-    Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, Moment, OperationId,
-    Refusal, Reply, Settings, SiteView, WindowMode,
-    counter::{Counter, pn},
+    Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,
+    Settings, SiteView, WindowMode,
+    counter::{Counter, growth, pn},
     counters::{Counters, Entry, Flags, Index, VERSION_MAX},
-    operations::{Admitted, Counted, Operation, OperationHash, Operations, Run, slice_of},
-    record::{self, Contents, Summary},
+    links::{Changed, Links},
+    operations::{Counted, Operation, OperationHash, Operations, Run},
+    record::{self, Books, Contents, Logged, Summary},
 };
 
 /// Whoever waits for a reply.
@@ -67,6 +83,8 @@ pub(crate) const A_RECORD: &str = "a record of the log";
 pub(crate) struct Stored {
     pub(crate) summary: Summary,
     pub(crate) runs: Vec<Run>,
+    /// Entries that are not settled.
+    pub(crate) open: Vec<Logged>,
     /// The table has no counters: what is not in memory does not exist.
     pub(crate) is_empty: bool,
 }
@@ -83,7 +101,14 @@ pub struct Shard {
     outputs: Outputs,
     touched: Vec<Index>,
     counted: Vec<Operation>,
+    logged: Vec<Logged>,
+    /// Entries were logged that no checkpoint has.
+    entries_unsaved: bool,
+    /// How far this site has got with a stream has changed.
+    moved: bool,
     record_bytes: usize,
+    links: Links,
+    waiting: Waiting,
     unsaved: Vec<Index>,
     /// What the checkpoint under way writes.
     saving: Option<Vec<Index>>,
@@ -98,12 +123,20 @@ impl Shard {
     /// A shard as it was stored: what the table has, and the records since the checkpoint.
     pub(crate) fn recover<'a>(
         settings: Settings,
+        membership: &Membership,
         stored: Stored,
         records: impl Iterator<Item = &'a [u8]>,
         now_ms: u64,
     ) -> Result<Self, Unreadable> {
+        let Summary { changes, ref streams, .. } = stored.summary;
+        let links = Links::new(settings.site, membership, changes, streams.as_deref(), settings.seed);
         let mut shard = Self {
             settings,
+            links,
+            waiting: Waiting::default(),
+            logged: Vec::new(),
+            entries_unsaved: false,
+            moved: false,
             counters: Counters::new(settings.seed),
             operations: Operations::new(settings.window, stored.runs, settings.seed, now_ms),
             complete: stored.is_empty,
@@ -118,6 +151,11 @@ impl Shard {
             fresh_saving: Vec::new(),
             watched: BTreeSet::new(),
         };
+        for Logged { site, entry } in stored.open {
+            let number = entry.number;
+            shard.links.insert(site, entry);
+            shard.links.origins.entry(site).or_default().stored.insert(number);
+        }
         for bytes in records {
             let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
             shard.replay(contents, now_ms);
@@ -126,28 +164,51 @@ impl Shard {
     }
 
     fn replay(&mut self, contents: Contents<'_>, now_ms: u64) {
+        let site = self.settings.site;
         for change in contents.changes {
             let index = self.counters.find(change.key).unwrap_or_else(|| self.counters.insert(change.key));
+            let version = change.version;
+            let is_own =
+                change.counter.as_ref().is_some_and(|it| it.version_of(site, version, site) >= version);
             self.counters.change(index, |entry| {
                 entry.counter = change.counter;
-                entry.set_version(change.version);
+                entry.set_version(version);
             });
             self.list_unsaved(index);
+            if is_own && !self.links.is_alone() {
+                let boundaries = std::iter::empty();
+                self.links.own_mut().push(Changed { number: version, here: version, index }, boundaries);
+            }
         }
         for operation in contents.operations {
             self.operations.remember(operation, now_ms);
         }
+        self.entries_unsaved |= !contents.entries.is_empty();
+        for Logged { site, entry } in contents.entries {
+            self.links.insert(site, entry);
+        }
         self.summary = contents.summary;
+        match &self.summary.streams {
+            Some(streams) => {
+                for stream in streams {
+                    let origin = self.links.origins.entry(stream.site).or_default();
+                    origin.position = stream.position;
+                    origin.settled = origin.settled.max(stream.settled);
+                    origin.counted = stream.counted;
+                }
+            }
+            None => *self.links.own_mut() = crate::links::Origin::at(self.summary.changes),
+        }
+    }
+
+    /// From now on these belong to the cluster.
+    pub fn follow(&mut self, membership: &Membership) {
+        self.links.follow(membership.clone());
     }
 
     /// Must the row of this key be read from the table, and [installed](Self::install), before a command on it?
     pub fn lacks(&self, key: &[u8]) -> bool {
         !self.complete && self.counters.find(key).is_none()
-    }
-
-    /// Where the row of a key stands in the table.
-    pub fn row_key(key: &[u8]) -> Vec<u8> {
-        record::row_key(key)
     }
 
     /// Takes in what the table has under a key that this shard [lacks](Self::lacks).
@@ -185,26 +246,39 @@ impl Shard {
 
     /// Does what a command says. The reply comes out with the batch.
     pub fn apply(&mut self, ticket: Ticket, command: Command<'_>, now: Moment) {
-        let reply = self.run(command, now).unwrap_or_else(Reply::Refused);
-        self.outputs.replies.push((ticket, reply));
+        match self.run(command, now) {
+            Ok(Some(reply)) => self.outputs.replies.push((ticket, reply)),
+            Ok(None) => self.wait(ticket, command, now.elapsed_ms),
+            Err(refusal) => self.outputs.replies.push((ticket, Reply::Refused(refusal))),
+        }
     }
 
-    fn run(&mut self, command: Command<'_>, now: Moment) -> Result<Reply, Refusal> {
+    /// `None`: whoever asked is willing to wait for other sites.
+    fn run(&mut self, command: Command<'_>, now: Moment) -> Result<Option<Reply>, Refusal> {
         let Command { key, action } = command;
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Refusal::BadKey { bytes: key.len() });
         }
-        match action {
-            Action::Add { add, operation: None } => self.add(key, add).map(Reply::Added),
-            Action::Add { add, operation: Some(id) } => self.add_once(key, add, id, now).map(Reply::Added),
-            Action::Get => Ok(Reply::Value(self.value(key))),
-            Action::Reset { to } => self.reset(key, to),
-            Action::Create(limits) => self.create(key, limits),
-            Action::Inspect => Ok(Reply::Inspected(self.inspect(key).map(Box::new))),
-            Action::Outcome(id) => {
-                Ok(Reply::Outcome(self.operations.outcome(OperationHash::of(key, id), id.id, now)))
-            }
+        let is_write = matches!(action, Action::Add { .. } | Action::Reset { .. } | Action::Create { .. });
+        if is_write && self.is_joining() {
+            return Err(Refusal::Joining);
         }
+        match action {
+            Action::Add { add, operation: None } => Ok(self.add(key, add, now)?.map(Reply::Added)),
+            Action::Add { add, operation: Some(id) } => {
+                Ok(self.add_once(key, add, id, now)?.map(Reply::Added))
+            }
+            Action::Get => Ok(Some(Reply::Value(self.value(key)))),
+            Action::Reset { to } => self.reset(key, to).map(Some),
+            Action::Create { limits, wait_ms } => self.create(key, limits, wait_ms, now),
+            Action::Inspect => Ok(Some(Reply::Inspected(self.inspect(key).map(Box::new)))),
+            Action::Outcome(id) => Ok(Some(Reply::Outcome(self.outcome(key, id, now)))),
+        }
+    }
+
+    fn is_joining(&self) -> bool {
+        self.links.membership.joining.contains(&self.settings.site)
+            && self.settings.rules.keep(crate::Rule::NewcomersWait)
     }
 
     fn find(&mut self, key: &[u8]) -> Option<Index> {
@@ -218,89 +292,89 @@ impl Shard {
         shown(self.counters.get(index))
     }
 
-    fn add_once(&mut self, key: &[u8], add: Add, id: OperationId<'_>, now: Moment) -> Result<Added, Refusal> {
-        let hash = OperationHash::of(key, id);
-        match self.operations.admit(hash, id.id, add.amount, now)? {
-            Admitted::Repeat(counted) => Ok(counted.answer()),
-            Admitted::Presumed => {
-                Ok(Added { value: self.value(key).unwrap_or(0), applied: 0, repeated: true })
-            }
-            Admitted::New { hash, expires_ms } => {
-                let added = self.add(key, add)?;
-                let Added { value, applied, .. } = added;
-                let counted = Counted { amount: add.amount, applied, value, expires_ms };
-                let operation = Operation { hash, counted };
-                self.operations.remember(operation, now.elapsed_ms);
-                // In the same record as the count. It has a number of its own, so that the summary has another version
-                // even if nothing was counted.
-                self.summary.changes += 1;
-                self.summary.slice_max = self.summary.slice_max.max(slice_of(expires_ms).0);
-                self.counted.push(operation);
-                self.record_bytes += 48;
-                Ok(added)
-            }
-        }
-    }
-
-    fn add(&mut self, key: &[u8], add: Add) -> Result<Added, Refusal> {
+    /// `None`: this site has too few rights, and whoever asked is willing to wait for those of others.
+    fn add(&mut self, key: &[u8], add: Add, now: Moment) -> Result<Option<Added>, Refusal> {
         let found = self.find(key);
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
-        let room = Room::of(counter, &self.settings, add);
-        let applied = room.admit(add)?;
+        let site = self.settings.site;
+        if let Some(by) = counter.and_then(Counter::reserved) {
+            return Err(Refusal::Reserved { by });
+        }
+        let room = Room::of(counter, site, self.waiting_rights(key), add);
         let existed = counter.is_some_and(Counter::exists);
+        if let Some(lack) = room.lacks()
+            && self.may_wait(key, lack, add, now)
+        {
+            return Ok(None);
+        }
+        let applied = room.admit(add).map_err(|refusal| self.say_where(key, refusal))?;
         if applied == 0 && add.amount != 0 && !existed {
             // Nothing to count, and nothing to count it on.
-            return Ok(Added { value: 0, applied: 0, repeated: false });
+            return Ok(Some(Added { value: 0, applied: 0, repeated: false, site }));
         }
         let index = found.unwrap_or_else(|| self.counters.insert(key));
-        let (site, version) = (self.settings.site, self.summary.changes + 1);
         if applied != 0 || !existed {
-            self.counters.change(index, |entry| match &mut entry.counter {
-                Some(counter) => counter.add(site, version, applied),
-                empty => {
-                    *empty = Some(Counter::Plain(pn(applied)));
-                    Ok(())
-                }
-            })?;
-            self.touch(index, existed);
+            self.count(index, applied, existed)?;
+        }
+        if room.is_bounded() {
+            self.balance_rights(key, applied, now);
         }
         let value = room.value + i128::from(applied);
-        Ok(Added { value: saturated(value), applied, repeated: false })
+        Ok(Some(Added { value: saturated(value), applied, repeated: false, site }))
+    }
+
+    fn count(&mut self, index: Index, applied: i64, existed: bool) -> Result<(), Refusal> {
+        let (site, version, alone) = (self.settings.site, self.summary.changes + 1, self.links.is_alone());
+        let grown = self.counters.change(index, |entry| match &mut entry.counter {
+            Some(counter) => {
+                let before = counter.total(site, site);
+                let counted = counter.add(site, version, applied, alone);
+                counted.map(|()| growth(before, counter.total(site, site)))
+            }
+            empty => {
+                *empty = Some(Counter::Plain(pn(applied)));
+                Ok(pn(applied))
+            }
+        })?;
+        self.touch(index, existed);
+        let began_anew = growth(pn(applied), grown);
+        tally(&mut self.books().issued, pn(applied));
+        tally(&mut self.books().set, began_anew);
+        Ok(())
     }
 
     fn reset(&mut self, key: &[u8], to: Option<i64>) -> Result<Reply, Refusal> {
         let found = self.find(key);
-        let existed = found.is_some_and(|index| self.counters.get(index).exists());
+        let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
+        if let Some(by) = counter.and_then(Counter::reserved) {
+            return Err(Refusal::Reserved { by });
+        }
+        let existed = counter.is_some_and(Counter::exists);
         if to.is_none() && !existed {
             return Ok(Reply::Reset { existed });
         }
-        let (site, version) = (self.settings.site, self.summary.changes + 1);
+        let (site, version, alone) = (self.settings.site, self.summary.changes + 1, self.links.is_alone());
         let index = found.unwrap_or_else(|| self.counters.insert(key));
         let before = self.counters.get(index).version();
-        self.counters.change(index, |entry| match &mut entry.counter {
-            Some(counter) => counter.reset(site, before, version, to),
+        let grown = self.counters.change(index, |entry| match &mut entry.counter {
+            Some(counter) => {
+                let total = counter.total(site, site);
+                let reset = counter.reset(site, before, version, to, alone);
+                reset.map(|()| growth(total, counter.total(site, site)))
+            }
             empty => {
                 *empty = to.map(|to| Counter::Plain(pn(to)));
-                Ok(())
+                Ok(to.map(pn).unwrap_or_default())
             }
         })?;
         self.touch(index, existed);
+        tally(&mut self.books().set, grown);
+        self.balance_cancellations(key);
         Ok(Reply::Reset { existed })
     }
 
-    fn create(&mut self, key: &[u8], limits: Limits) -> Result<Reply, Refusal> {
-        let found = self.find(key);
-        if found.is_some_and(|index| self.counters.get(index).exists()) {
-            return Err(Refusal::Exists);
-        }
-        let Limits { minimum, maximum, initial } = limits;
-        let definition = Definition::new(minimum, maximum, initial, self.settings.site)
-            .map_err(|error| Refusal::BadDefinition(error.to_string()))?;
-        let bounded = Bounded::new(self.settings.site, definition);
-        let index = found.unwrap_or_else(|| self.counters.insert(key));
-        self.counters.change(index, |entry| entry.counter = Some(Counter::Bounded(Box::new(bounded))));
-        self.touch(index, false);
-        Ok(Reply::Created)
+    fn books(&mut self) -> &mut Books {
+        self.summary.books.get_or_insert_default()
     }
 
     fn inspect(&mut self, key: &[u8]) -> Option<Inspection> {
@@ -312,12 +386,14 @@ impl Shard {
             Counter::Bounded(bounded) => Some(bounded),
             Counter::Plain(_) | Counter::Shared(_) => None,
         };
+        let provisional = |site| self.links.origins.get(&site).map(|origin| origin.provisional(key));
         let sites = counter.sites(self.settings.site).into_iter().map(|(site, counted)| SiteView {
             site,
             added: counted.added,
             subtracted: counted.subtracted,
             rights_to_add: bounded.and_then(|bounded| bounded.rights_to_add(&site)),
             rights_to_subtract: bounded.and_then(|bounded| bounded.rights_to_subtract(&site)),
+            provisional: provisional(site).unwrap_or_default(),
         });
         let definition = bounded.map(|bounded| bounded.definition());
         Some(Inspection {
@@ -333,8 +409,23 @@ impl Shard {
         })
     }
 
-    /// A counter has changed: it gets the next number, and goes into the batch and the next checkpoint.
+    /// The own row of a counter has changed.
     fn touch(&mut self, index: Index, existed: bool) {
+        let is_first = !self.counters.get(index).flags().touched;
+        let number = self.touch_any(index, existed);
+        let alone = self.links.is_alone();
+        let boundaries = self.links.peers.values().map(|peer| peer.received(self.settings.site));
+        let own = self.links.origins.entry(self.settings.site).or_default();
+        own.position = number;
+        if alone {
+            own.trim(number);
+        } else if is_first {
+            own.push(Changed { number, here: number, index }, boundaries);
+        }
+    }
+
+    /// A counter has changed: it gets the next number, and goes into the batch and the next checkpoint.
+    fn touch_any(&mut self, index: Index, existed: bool) -> u64 {
         self.summary.changes += 1;
         let version = self.summary.changes;
         let exists = self.counters.change(index, |entry| {
@@ -351,6 +442,7 @@ impl Shard {
             self.record_bytes += 32 + self.counters.get(index).key.len();
         }
         self.list_unsaved(index);
+        version
     }
 
     fn list_unsaved(&mut self, index: Index) {
@@ -384,17 +476,20 @@ impl Shard {
     pub fn seal(&mut self, now_ms: u64) -> Sealed {
         let mut outputs = mem::take(&mut self.outputs);
         self.operations.seal();
-        if self.touched.is_empty() && self.counted.is_empty() {
+        if self.touched.is_empty() && self.counted.is_empty() && self.logged.is_empty() && !self.moved {
             return Sealed { record: None, rows: 0, outputs };
         }
         self.summary.time_ms = now_ms;
+        self.summary.streams = self.links.streams();
+        self.links.restless = true;
+        self.moved = false;
         let counters = &self.counters;
         let changes = self.touched.iter().map(|index| {
             let entry = counters.get(*index);
             (&*entry.key, entry.version(), entry.counter.as_ref())
         });
-        let record = record::encode_record(&self.summary, changes, &self.counted);
-        let rows = self.touched.len() + self.counted.len();
+        let record = record::encode_record(&self.summary, changes, &self.counted, &self.logged);
+        let rows = self.touched.len() + self.counted.len() + self.logged.len();
         for index in self.touched.drain(..) {
             self.counters.flag(index, |flags| flags.touched = false);
             if !self.watched.is_empty() {
@@ -405,13 +500,14 @@ impl Shard {
             }
         }
         self.counted.clear();
+        self.logged.clear();
         self.record_bytes = 0;
         Sealed { record: Some(record), rows, outputs }
     }
 
     /// Is there something that a checkpoint would write?
     pub fn is_unsaved(&self) -> bool {
-        !self.unsaved.is_empty() || self.operations.unsaved() > 0
+        !self.unsaved.is_empty() || self.operations.unsaved() > 0 || self.entries_unsaved
     }
 
     /// How many operations wait for a checkpoint.
@@ -427,6 +523,7 @@ impl Shard {
         }
         debug_assert!(self.touched.is_empty());
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
+        writes.extend(self.capture_entries());
         self.sort_unsaved();
         self.unsaved_sorted = 0;
         let unsaved = mem::take(&mut self.unsaved);
@@ -438,7 +535,8 @@ impl Shard {
             self.counters.flag(*index, |flags| flags.fresh = false);
         }
         // Of what is deleted the table gets no row that it would list.
-        self.fresh_saving.retain(|index| self.counters.get(*index).exists());
+        self.fresh_saving.retain(|index| self.counters.get(*index).counter.is_some());
+        self.summary.streams = self.links.streams();
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
         writes.push(Write { slice: Slice::KEPT, key: record::SUMMARY_KEY.to_vec(), row });
         Some(writes)
@@ -446,7 +544,7 @@ impl Shard {
 
     fn capture_counter(&mut self, index: Index) -> Write {
         self.counters.flag(index, |flags| (flags.unsaved, flags.saving) = (false, true));
-        if !self.counters.get(index).exists() {
+        if self.links.is_alone() && !self.counters.get(index).exists() {
             // No other site can know of it, so nothing has to be remembered of it.
             self.counters.change(index, |entry| entry.counter = None);
             self.counters.flag(index, |flags| flags.in_table = false);
@@ -461,6 +559,7 @@ impl Shard {
     pub fn saved(&mut self) {
         let Some(saved) = self.saving.take() else { return };
         self.operations.saved();
+        self.entries_saved();
         for index in mem::take(&mut self.fresh_saving) {
             self.counters.flag(index, |flags| flags.in_table = true);
         }
@@ -476,9 +575,12 @@ impl Shard {
     /// Evicts counters until the memory budget is kept, as far as `looks` entries allow.
     pub fn evict(&mut self, looks: usize) {
         // What stands in a list stays: the list would point to whoever comes into its place.
+        let (links, oldest_here) = (&self.links, self.links.oldest_here());
         let may_go = |entry: &Entry| {
             let Flags { touched, unsaved, saving, fresh, .. } = entry.flags();
             !(touched || unsaved || saving || fresh)
+                && entry.version() < oldest_here
+                && !Self::has_provisional(links, &entry.key)
         };
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {
             self.complete = false;
@@ -517,7 +619,15 @@ impl Shard {
     /// Goes on telling what `before`, which this one replaces, was asked to tell.
     pub(crate) fn carry_on(&mut self, before: &mut Self) {
         self.watched = mem::take(&mut before.watched);
+        self.waiting = mem::take(&mut before.waiting);
         self.operations.carry_on(&before.operations);
+        for (site, peer) in mem::take(&mut before.links.peers) {
+            if let Some(here) = self.links.peers.get_mut(&site) {
+                // What it has told is true whatever became of the batch.
+                *here = peer;
+                here.begin(here.connected);
+            }
+        }
     }
 
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
@@ -530,59 +640,6 @@ impl Shard {
     pub fn unwatch(&mut self, key: &[u8]) {
         self.watched.remove(key);
     }
-
-    /// The counters after `after` whose keys have the prefix: what the table's `page` lists, brought up to date. All of
-    /// it must be committed: call this between batches.
-    pub(crate) fn list(
-        &mut self,
-        prefix: &[u8],
-        after: Option<&[u8]>,
-        limit: usize,
-        page: &Page,
-    ) -> Result<Listing, Unreadable> {
-        self.sort_unsaved();
-        let limit = limit.max(1);
-        let until = page.next.as_deref().map(|next| record::counter_key(next).unwrap_or(next));
-        let mut counters = Vec::new();
-        for (row_key, row) in &page.rows {
-            let Some(key) = record::counter_key(row_key) else { continue };
-            let value = match self.counters.find(key) {
-                Some(index) => shown(self.counters.get(index)),
-                None => Some(saturated(decode_counter(row)?.value())),
-            };
-            counters.extend(value.map(|value| (key.to_vec(), value)));
-        }
-        // The table may list some of these too; they are the same then.
-        for indexes in [&self.fresh_saving, &self.unsaved] {
-            let begin = indexes.partition_point(|index| {
-                let key = &*self.counters.get(*index).key;
-                key < prefix || after.is_some_and(|after| key <= after)
-            });
-            let entries = indexes[begin..].iter().map(|index| self.counters.get(*index));
-            let entries = entries.take_while(|entry| {
-                entry.key.starts_with(prefix) && until.is_none_or(|until| &*entry.key <= until)
-            });
-            let listed = entries.filter_map(|entry| Some((entry.key.to_vec(), shown(entry)?)));
-            counters.extend(listed.take(limit + 1));
-        }
-        counters.sort_unstable();
-        counters.dedup_by(|one, other| one.0 == other.0);
-        let mut next = until.map(<[u8]>::to_vec);
-        if counters.len() > limit {
-            counters.truncate(limit);
-            next = counters.last().map(|(key, _)| key.clone());
-        }
-        Ok(Listing { counters, next })
-    }
-}
-
-/// A page of counters.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listing {
-    /// Keys and values, in the order of the keys.
-    pub counters: Vec<(Vec<u8>, i64)>,
-    /// Go on after this key; `None`: that was all.
-    pub next: Option<Vec<u8>>,
 }
 
 fn decode_counter(row: &Row) -> Result<Counter, Unreadable> {
@@ -599,68 +656,13 @@ fn shown(entry: &Entry) -> Option<i64> {
     Some(saturated(counter.value()))
 }
 
+/// Adds to a total that is kept modulo 2^64.
+fn tally(total: &mut Pn, grown: Pn) {
+    total.added = total.added.wrapping_add(grown.added);
+    total.subtracted = total.subtracted.wrapping_add(grown.subtracted);
+}
+
 /// What many sites have counted may be more than clients can be told.
 fn saturated(value: i128) -> i64 {
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
-}
-
-/// How far a counter can go in the direction of an add.
-struct Room {
-    value: i128,
-    /// What the range of numbers allows.
-    in_range: u128,
-    /// What the limits of the command and the rights of this site allow, and the limit that says so.
-    within: Option<(u128, i64)>,
-}
-
-impl Room {
-    fn of(counter: Option<&Counter>, settings: &Settings, add: Add) -> Self {
-        let value = counter.filter(|counter| counter.exists()).map_or(0, Counter::value);
-        let down = add.amount < 0;
-        let distance = |limit: i64| {
-            let distance = if down { value - i128::from(limit) } else { i128::from(limit) - value };
-            u128::try_from(distance).unwrap_or(0)
-        };
-        let asked = if down { add.lower } else { add.upper };
-        let mut within = asked.map(|limit| (distance(limit), limit));
-        if let Some(Counter::Bounded(bounded)) = counter {
-            let definition = bounded.definition();
-            let (rights, bound) = if down {
-                (bounded.rights_to_subtract(&settings.site), definition.minimum())
-            } else {
-                (bounded.rights_to_add(&settings.site), definition.maximum())
-            };
-            if let (Some(rights), Some(bound)) = (rights, bound) {
-                within = Some(within.map_or((rights, bound), |within| within.min((rights, bound))));
-            }
-        }
-        let in_range = distance(if down { i64::MIN } else { i64::MAX });
-        Self { value, in_range, within }
-    }
-
-    /// How much of the amount is counted.
-    fn admit(&self, add: Add) -> Result<i64, Refusal> {
-        let amount = u128::from(add.amount.unsigned_abs());
-        let (available, limit) = match self.within {
-            Some((available, limit)) if available <= self.in_range => (available, Some(limit)),
-            _ => (self.in_range, None),
-        };
-        if amount <= available {
-            return Ok(add.amount);
-        }
-        match (add.beyond, limit) {
-            (Beyond::Saturate, _) => {
-                let applied = i64::try_from(available).expect("less than the amount");
-                Ok(if add.amount < 0 { -applied } else { applied })
-            }
-            (Beyond::Skip, Some(_)) => Ok(0),
-            (Beyond::Refuse, Some(limit)) => Err(Refusal::OutOfBounds {
-                amount: add.amount,
-                limit,
-                value: saturated(self.value),
-                available: u64::try_from(available).expect("less than the amount"),
-            }),
-            (Beyond::Refuse | Beyond::Skip, None) => Err(Refusal::Overflow),
-        }
-    }
 }

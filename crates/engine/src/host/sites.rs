@@ -1,0 +1,166 @@
+//! Messages between sites: what comes in goes into the batch; what goes out speaks of what is durable.
+
+use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
+
+use super::{Host, State, load};
+use crate::{
+    BadMessage, Membership, Message, Moment, ShardAudit, SiteId,
+    record::row_key,
+    shard::{Shard, SweepWanted},
+};
+
+/// How many rows of the table are looked at for one piece of all rows.
+const SWEEP_ROWS_MAX: usize = 1024;
+
+/// A message to the same shard at another site.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Envelope {
+    /// The site.
+    pub to: SiteId,
+    /// The shard.
+    pub shard: ShardId,
+    /// The message.
+    pub message: Message,
+}
+
+impl<L: Log, T: Table> Host<L, T> {
+    /// From now on these belong to the cluster. To be said before shards are opened, and whenever it changes.
+    pub fn set_membership(&mut self, membership: &Membership) {
+        self.membership = membership.clone();
+        self.connected.retain(|site| membership.members.contains(site));
+        for running in self.shards.iter_mut().flatten() {
+            running.shard.follow(membership);
+        }
+    }
+
+    /// There is a link to this site now: it is sent what it says that it lacks.
+    pub fn connected(&mut self, peer: SiteId) {
+        self.connected.insert(peer);
+        self.shards.iter_mut().flatten().for_each(|running| running.shard.connect(peer, true));
+    }
+
+    /// The link is gone.
+    pub fn disconnected(&mut self, peer: SiteId) {
+        self.connected.remove(&peer);
+        self.shards.iter_mut().flatten().for_each(|running| running.shard.connect(peer, false));
+    }
+
+    /// Takes in a message of the same shard at another site. Its effects are committed with the batch. A shard that cannot
+    /// store anything at the moment does not hear it; the other one will say it again.
+    pub fn receive(
+        &mut self,
+        id: ShardId,
+        from: SiteId,
+        message: Message,
+        now: Moment,
+    ) -> Result<(), BadMessage> {
+        let table = self.store.table();
+        let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
+            return Err(BadMessage::Impossible("a shard that is not open here"));
+        };
+        if !matches!(running.state, State::Live) {
+            return Ok(());
+        }
+        for key in message.keys().map(<[u8]>::to_vec).collect::<Vec<_>>() {
+            if load(table, running, &key).is_err() {
+                return Ok(());
+            }
+        }
+        let now = running.clock.at(now);
+        let received = running.shard.receive(id.0, from, message, now);
+        running.shard.try_again(now);
+        self.mark_pending(id);
+        received
+    }
+
+    /// Commands that have waited long enough are answered with the next batch.
+    pub(super) fn try_again(&mut self, now: Moment) {
+        for at in 0..self.shards.len() {
+            let Some(running) = self.shards[at].as_deref_mut() else { continue };
+            let now = running.clock.at(now);
+            if !running.shard.is_due(now.elapsed_ms) || !matches!(running.state, State::Live) {
+                continue;
+            }
+            let id = running.id;
+            for key in running.shard.keys_of_waiting() {
+                // One that cannot be read is refused as one that does not exist would be.
+                let _ = load(self.store.table(), running, &key);
+            }
+            running.shard.try_again(now);
+            self.mark_pending(id);
+        }
+    }
+
+    /// What is to be sent now: call it after [`Self::commit`], and again at [`Self::wants_at`]. It speaks of what is
+    /// durable: while something is not [flushed](Self::flush), there is nothing.
+    pub fn outgoing(&mut self, now: Moment, envelopes: &mut Vec<Envelope>) {
+        debug_assert!(self.pending.is_empty());
+        if self.connected.is_empty() || (self.flush == Flush::Later && self.unflushed) {
+            return;
+        }
+        let table = self.store.table();
+        for running in self.shards.iter_mut().flatten() {
+            let now_ms = running.clock.at(now).elapsed_ms;
+            if !running.shard.is_restless(now_ms) || !matches!(running.state, State::Live) {
+                continue;
+            }
+            for peer in running.shard.peers_to_serve(now_ms) {
+                let wanted = running.shard.sweep_wanted(peer, now_ms);
+                // What cannot be read now is tried again later.
+                let sweep = wanted.and_then(|wanted| sweep(table, running.id, &mut running.shard, wanted));
+                if let Some(message) = running.shard.message_for(peer, sweep, now_ms) {
+                    envelopes.push(Envelope { to: peer, shard: running.id, message });
+                }
+            }
+        }
+    }
+
+    /// When there is something to be sent or answered, in the time of this process, if nothing happens before.
+    pub fn wants_at(&self) -> Option<u64> {
+        let shards = self.shards.iter().flatten();
+        shards.filter_map(|running| running.clock.outside(running.shard.wants_at_ms()?)).min()
+    }
+
+    /// The number of the last change that this site has made in a shard.
+    pub fn position(&self, id: ShardId) -> Option<u64> {
+        Some(self.shard(id)?.position())
+    }
+
+    /// How far this site has got with another one's changes of a shard.
+    pub fn received(&self, id: ShardId, of: SiteId) -> Option<u64> {
+        self.shard(id)?.received(of)
+    }
+
+    /// How many other sites have the changes that this one has made in a shard, up to a position.
+    pub fn acknowledged(&self, id: ShardId, position: u64) -> usize {
+        self.shard(id).map_or(0, |shard| shard.acknowledged(position))
+    }
+
+    /// Has this site, which joins, everything that the others had when they listed it?
+    pub fn is_caught_up(&self) -> bool {
+        self.shards.iter().flatten().all(|running| running.shard.is_caught_up())
+    }
+
+    /// The books of all shards.
+    pub fn audit(&self) -> Vec<ShardAudit> {
+        self.shards.iter().flatten().map(|running| running.shard.audit(running.id.0)).collect()
+    }
+
+    fn shard(&self, id: ShardId) -> Option<&Shard> {
+        Some(&self.shards.get(usize::from(id.0))?.as_deref()?.shard)
+    }
+}
+
+fn sweep<T: Table>(
+    table: &T,
+    id: ShardId,
+    shard: &mut Shard,
+    wanted: SweepWanted,
+) -> Option<crate::links::Sweep> {
+    let after = wanted.after.as_deref().map(row_key);
+    let prefix = row_key(b"");
+    let scan =
+        Scan { slice: Slice::KEPT, prefix: &prefix, after: after.as_deref(), rows_max: SWEEP_ROWS_MAX };
+    let page = table.scan(id, scan).ok()?;
+    shard.sweep(wanted, &page).ok()
+}

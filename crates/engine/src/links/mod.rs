@@ -1,0 +1,239 @@
+//! What a shard knows of the same shard at other sites: their streams, and how far everybody has got.
+//!
+//! [`Message`] tells the protocol. Here is only the bookkeeping; rows and operations are the shard's.
+
+mod message;
+mod origin;
+mod peer;
+
+pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
+pub(crate) use self::{
+    message::{Ask, Hearsay, KeyRow, Part, Received, Sweep, Swept, WireRow},
+    origin::{Changed, Origin},
+    peer::Peer,
+};
+
+use std::collections::BTreeMap;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+
+use crate::{
+    Membership, SiteId,
+    entry::{Count, Entry, What},
+    operations::OperationHash,
+    record::Stream,
+};
+
+/// The streams of all sites, and the peers.
+#[derive(Debug)]
+pub(crate) struct Links {
+    pub(crate) site: SiteId,
+    pub(crate) membership: Membership,
+    /// The own one too.
+    pub(crate) origins: BTreeMap<SiteId, Origin>,
+    pub(crate) peers: BTreeMap<SiteId, Peer>,
+    /// How far this site has got with all rows of a stream that it is being sent.
+    pub(crate) sweeping: BTreeMap<SiteId, Swept>,
+    /// Where the entries of an operation are that are not settled.
+    index: HashMap<OperationHash, Vec<(SiteId, u64)>, FixedState>,
+    /// There may be something to send.
+    pub(crate) restless: bool,
+    /// And there will be then.
+    pub(crate) wake_ms: Option<u64>,
+}
+
+impl Links {
+    /// `changes` is the number of the last change, `streams` what was stored.
+    pub(crate) fn new(
+        site: SiteId,
+        membership: &Membership,
+        changes: u64,
+        streams: Option<&[Stream]>,
+        seed: u64,
+    ) -> Self {
+        let mut links = Self {
+            site,
+            membership: membership.clone(),
+            origins: BTreeMap::from([(site, Origin::at(changes))]),
+            peers: BTreeMap::new(),
+            sweeping: BTreeMap::new(),
+            index: HashMap::with_hasher(FixedState::with_seed(seed)),
+            restless: true,
+            wake_ms: None,
+        };
+        for Stream { site, position, settled, counted } in streams.unwrap_or_default() {
+            let mut origin = Origin::at(*position);
+            (origin.settled, origin.counted) = (*settled, *counted);
+            links.origins.insert(*site, origin);
+        }
+        links.follow(membership.clone());
+        links
+    }
+
+    /// From now on these belong to the cluster.
+    pub(crate) fn follow(&mut self, membership: Membership) {
+        let others = || membership.members.iter().filter(|site| **site != self.site);
+        self.peers.retain(|site, _| membership.members.contains(site));
+        for peer in others() {
+            self.peers.entry(*peer).or_default();
+            self.origins.entry(*peer).or_default();
+        }
+        for removed in membership.removed.keys() {
+            self.origins.entry(*removed).or_default();
+        }
+        if self.membership.epoch < membership.epoch {
+            self.peers.values_mut().for_each(|peer| peer.listed_at = None);
+        }
+        self.membership = membership;
+        self.restless = true;
+    }
+
+    pub(crate) fn is_alone(&self) -> bool {
+        self.membership.is_alone()
+    }
+
+    pub(crate) fn own(&self) -> &Origin {
+        &self.origins[&self.site]
+    }
+
+    pub(crate) fn own_mut(&mut self) -> &mut Origin {
+        self.origins.entry(self.site).or_default()
+    }
+
+    /// What was stored of the streams.
+    pub(crate) fn streams(&self) -> Option<Vec<Stream>> {
+        let stream = |(site, origin): (&SiteId, &Origin)| Stream {
+            site: *site,
+            position: origin.position,
+            settled: origin.settled,
+            counted: origin.counted,
+        };
+        (!self.is_alone() || self.origins.len() > 1).then(|| self.origins.iter().map(stream).collect())
+    }
+
+    /// An entry is known now. One that takes the same count back as an earlier one of the same site replaces it.
+    pub(crate) fn insert(&mut self, site: SiteId, entry: Entry) {
+        let known = self.entries(entry.hash).find_map(|(other, known)| match (&known.what, &entry.what) {
+            _ if other != site => None,
+            (What::Cancelled(known_one), What::Cancelled(it)) if known_one.of == it.of => Some(known.number),
+            (What::Counted(_), What::Counted(_)) => Some(known.number),
+            _ => None,
+        });
+        if known == Some(entry.number) {
+            return;
+        }
+        match &entry.what {
+            What::Counted(count) => {
+                let is_cancelled = self.is_cancelled(entry.hash, site);
+                if !is_cancelled && known.is_none() {
+                    self.origins.entry(site).or_default().add_provisional(&entry.key, count.applied);
+                }
+            }
+            What::Cancelled(cancellation) if !self.is_cancelled(entry.hash, cancellation.of) => {
+                let of = cancellation.of;
+                if let Some(applied) = self.count_of(entry.hash, of).map(|count| count.applied) {
+                    self.origins.entry(of).or_default().remove_provisional(&entry.key, applied);
+                }
+            }
+            What::Cancelled(_) => {}
+        }
+        if let Some(number) = known {
+            self.unlist(site, number, entry.hash);
+            self.origins.entry(site).or_default().open.remove(&number);
+        }
+        self.index.entry(entry.hash).or_default().push((site, entry.number));
+        self.origins.entry(site).or_default().open.insert(entry.number, entry);
+    }
+
+    /// An entry is settled, or taken over elsewhere.
+    pub(crate) fn remove(&mut self, site: SiteId, number: u64) -> Option<Entry> {
+        let entry = self.origins.get_mut(&site)?.open.remove(&number)?;
+        let is_cancelled = self.is_cancelled(entry.hash, site);
+        self.unlist(site, number, entry.hash);
+        if let What::Counted(count) = &entry.what
+            && !is_cancelled
+        {
+            self.origins.entry(site).or_default().remove_provisional(&entry.key, count.applied);
+        }
+        Some(entry)
+    }
+
+    fn unlist(&mut self, site: SiteId, number: u64, hash: OperationHash) {
+        if let Some(places) = self.index.get_mut(&hash) {
+            places.retain(|place| *place != (site, number));
+            if places.is_empty() {
+                self.index.remove(&hash);
+            }
+        }
+    }
+
+    /// The entries of an operation that are not settled.
+    pub(crate) fn entries(&self, hash: OperationHash) -> impl Iterator<Item = (SiteId, &Entry)> {
+        let places = self.index.get(&hash).into_iter().flatten();
+        places.filter_map(|(site, number)| Some((*site, self.origins.get(site)?.open.get(number)?)))
+    }
+
+    /// Who has counted an operation, as far as that is not settled; the lowest first.
+    pub(crate) fn counts(&self, hash: OperationHash) -> Vec<(SiteId, Count)> {
+        let counts = self.entries(hash).filter_map(|(site, entry)| Some((site, *entry.count()?)));
+        let mut counts: Vec<_> = counts.collect();
+        counts.sort_unstable_by_key(|(site, _)| *site);
+        counts
+    }
+
+    pub(crate) fn count_of(&self, hash: OperationHash, site: SiteId) -> Option<Count> {
+        self.entries(hash).find_map(|(other, entry)| entry.count().filter(|_| other == site).copied())
+    }
+
+    /// Was this site's count taken back?
+    pub(crate) fn is_cancelled(&self, hash: OperationHash, site: SiteId) -> bool {
+        self.cancellation(hash, site).is_some()
+    }
+
+    /// Who has taken this site's count back, and the number of that entry.
+    pub(crate) fn cancellation(&self, hash: OperationHash, of: SiteId) -> Option<(SiteId, u64)> {
+        self.entries(hash).find_map(|(site, entry)| match &entry.what {
+            What::Cancelled(cancellation) if cancellation.of == of => Some((site, entry.number)),
+            _ => None,
+        })
+    }
+
+    /// The number, here, of the oldest change that has to be in memory.
+    pub(crate) fn oldest_here(&self) -> u64 {
+        self.origins.values().filter_map(Origin::oldest_here).min().unwrap_or(u64::MAX)
+    }
+
+    /// Everybody's position in a stream is told here; what all have is forgotten.
+    pub(crate) fn trim(&mut self) {
+        for (site, origin) in &mut self.origins {
+            let others = self.peers.iter().filter(|(peer, _)| *peer != site);
+            let position = others.map(|(_, peer)| peer.received(*site)).min();
+            origin.trim(position.unwrap_or(origin.position));
+        }
+    }
+
+    /// Does this site answer for what another one has left open? Once all that stay have the same of it.
+    pub(crate) fn answers_for(&self, site: SiteId) -> bool {
+        site == self.site || (self.membership.holder(site) == self.site && self.is_closed(site))
+    }
+
+    /// Is all that anybody knows of a removed site here? Only what is said under the present membership counts: who has
+    /// said that takes nothing from the removed one any more.
+    pub(crate) fn is_closed(&self, removed: SiteId) -> bool {
+        let here = self.origins.get(&removed).map_or(0, |origin| origin.position);
+        self.membership.removed.contains_key(&removed)
+            && self
+                .peers
+                .values()
+                .all(|peer| peer.epoch >= self.membership.epoch && peer.received(removed) <= here)
+    }
+
+    /// Has this site, which joins, everything that the others had when they listed it?
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.peers.iter().all(|(site, peer)| {
+            peer.listed_at
+                .is_some_and(|position| self.origins.get(site).is_some_and(|it| it.position >= position))
+        })
+    }
+}

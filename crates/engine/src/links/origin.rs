@@ -1,0 +1,181 @@
+//! The stream of one site, as far as it is known here: the own one too.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use quipu_crdt::Pn;
+
+use crate::{counters::Index, entry::Entry};
+
+/// So many changes are remembered. Whoever is further behind is sent all rows.
+const CHANGES_MAX: usize = 32 * 1024;
+
+/// A counter whose row has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// At this position of the stream, or before.
+    pub(crate) number: u64,
+    /// The number of the change here. A counter stays in memory as long as one of its changes is remembered.
+    pub(crate) here: u64,
+    pub(crate) index: Index,
+}
+
+/// The stream of one site.
+#[derive(Debug, Default)]
+pub(crate) struct Origin {
+    /// How far this site has got with it.
+    pub(crate) position: u64,
+    /// Its operations up to here are settled.
+    pub(crate) settled: u64,
+    /// Entries after that, by number. Nobody may forget them yet.
+    pub(crate) open: BTreeMap<u64, Entry>,
+    /// Those of them that the table has, or the checkpoint under way writes.
+    pub(crate) stored: BTreeSet<u64>,
+    /// Numbers of settled ones that the table has: first the checkpoint under way must be done,
+    pub(crate) gone: Vec<u64>,
+    /// then the next one deletes them.
+    pub(crate) deletable: Vec<u64>,
+    /// What the operations in `open` have counted, by key, without those that were taken back.
+    pub(crate) provisional: HashMap<Box<[u8]>, Pn, FixedState>,
+    /// All that the site has counted, modulo 2^64.
+    pub(crate) counted: Pn,
+    /// The changes after `since`, in their order.
+    changes: VecDeque<Changed>,
+    since: u64,
+}
+
+impl Origin {
+    /// A stream known up to here, of whose changes nothing is remembered.
+    pub(crate) fn at(position: u64) -> Self {
+        Self { position, since: position, ..Self::default() }
+    }
+
+    /// The position after which all changes are remembered.
+    pub(crate) fn since(&self) -> u64 {
+        self.since
+    }
+
+    /// The number, here, of the oldest change that is remembered.
+    pub(crate) fn oldest_here(&self) -> Option<u64> {
+        self.changes.front().map(|changed| changed.here)
+    }
+
+    /// A counter has changed. `boundaries` are the positions that others have got to.
+    pub(crate) fn push(&mut self, changed: Changed, boundaries: impl Iterator<Item = u64>) {
+        self.changes.push_back(changed);
+        if self.changes.len() > CHANGES_MAX {
+            self.thin_out(boundaries.collect());
+        }
+        while self.changes.len() > CHANGES_MAX {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.changes.pop_front() else { return };
+        self.since = oldest.number;
+        // All of one number are sent together or not at all.
+        while self.changes.front().is_some_and(|next| next.number == oldest.number) {
+            self.changes.pop_front();
+        }
+    }
+
+    /// Of several changes of a counter after the position of whoever is behind, the first is enough: with it goes the row
+    /// as it is when it is sent.
+    fn thin_out(&mut self, mut boundaries: Vec<u64>) {
+        boundaries.sort_unstable();
+        let mut boundaries = boundaries.into_iter().peekable();
+        let mut seen = BTreeSet::new();
+        self.changes.retain(|changed| {
+            while boundaries.next_if(|boundary| *boundary < changed.number).is_some() {
+                seen.clear();
+            }
+            seen.insert(changed.index)
+        });
+    }
+
+    /// Everybody has got to this position.
+    pub(crate) fn trim(&mut self, position: u64) {
+        while self.changes.front().is_some_and(|changed| changed.number <= position) {
+            self.forget_oldest();
+        }
+        self.since = self.since.max(position.min(self.position));
+    }
+
+    /// The changes after a position. All of them, if it is not before [`Self::since`].
+    pub(crate) fn changes_after(&self, position: u64) -> impl Iterator<Item = Changed> {
+        let begin = self.changes.partition_point(|changed| changed.number <= position);
+        self.changes.range(begin..).copied()
+    }
+
+    pub(crate) fn add_provisional(&mut self, key: &[u8], applied: i64) {
+        if applied != 0 {
+            let sum = self.provisional.entry(key.into()).or_default();
+            let amount = crate::counter::pn(applied);
+            sum.added = sum.added.saturating_add(amount.added);
+            sum.subtracted = sum.subtracted.saturating_add(amount.subtracted);
+        }
+    }
+
+    pub(crate) fn remove_provisional(&mut self, key: &[u8], applied: i64) {
+        let Some(sum) = self.provisional.get_mut(key) else { return };
+        let amount = crate::counter::pn(applied);
+        sum.added = sum.added.saturating_sub(amount.added);
+        sum.subtracted = sum.subtracted.saturating_sub(amount.subtracted);
+        if *sum == Pn::default() {
+            self.provisional.remove(key);
+        }
+    }
+
+    /// What operations that are not settled have counted under a key.
+    pub(crate) fn provisional(&self, key: &[u8]) -> Pn {
+        self.provisional.get(key).copied().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(origin: &Origin, after: u64) -> Vec<(u64, Index)> {
+        origin.changes_after(after).map(|changed| (changed.number, changed.index)).collect()
+    }
+
+    fn changed(number: u64, index: Index) -> Changed {
+        Changed { number, here: number, index }
+    }
+
+    #[test]
+    fn a_hot_counter_does_not_push_the_others_out() {
+        let mut origin = Origin::default();
+        let behind = 10;
+        for number in 1..=100 {
+            origin.push(changed(number, u32::try_from(number).unwrap()), [behind].into_iter());
+        }
+        for number in 101..=4 * CHANGES_MAX as u64 {
+            origin.push(changed(number, 0), [behind].into_iter());
+        }
+        assert!(origin.since() <= behind);
+        let after = numbers(&origin, behind);
+        assert_eq!(
+            after[..90],
+            (11..=100).map(|number| (number, u32::try_from(number).unwrap())).collect::<Vec<_>>()
+        );
+        assert_eq!(after[90], (101, 0));
+    }
+
+    #[test]
+    fn what_one_has_got_is_kept_for_another() {
+        let mut origin = Origin::default();
+        for number in 1..=4 {
+            origin.push(changed(number, 7), [].into_iter());
+        }
+        origin.thin_out(vec![2]);
+        // The first is for whoever has nothing, the third for who has two.
+        assert_eq!(numbers(&origin, 0), [(1, 7), (3, 7)]);
+        origin.position = 4;
+        origin.trim(2);
+        assert_eq!((numbers(&origin, 2), origin.since()), (vec![(3, 7)], 2));
+    }
+}

@@ -1,0 +1,215 @@
+//! What is known of a peer, and how what is sent to it is paced. All of it may be forgotten: the peer tells it again.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use super::message::{Message, Swept};
+use crate::SiteId;
+
+/// So many parts may be under way to a peer before it acknowledges one.
+const PARTS_UNDER_WAY_MAX: usize = 8;
+/// Small messages to a peer are so far apart, in milliseconds.
+const PACE_MS: u64 = 2;
+/// What is not acknowledged by then is sent again, in milliseconds; later and later while nothing comes back.
+const RESEND_MS: u64 = 400;
+const RESEND_MS_MAX: u64 = 3_200;
+
+/// A peer.
+#[derive(Debug, Default)]
+pub(crate) struct Peer {
+    pub(crate) connected: bool,
+    /// How far it has got with each stream, as it told.
+    received: BTreeMap<SiteId, u64>,
+    /// And with all rows of a stream.
+    swept: BTreeMap<SiteId, Swept>,
+    /// How long its own stream was.
+    pub(crate) position: u64,
+    /// How far it had got with each stream when it last told, and how long its own was then.
+    said: (BTreeMap<SiteId, u64>, u64),
+    /// Whom it has a link to.
+    direct: BTreeSet<SiteId>,
+    /// The membership that it acts under.
+    pub(crate) epoch: u64,
+    /// How long its stream was when it first spoke under the present membership.
+    pub(crate) listed_at: Option<u64>,
+    told: Told,
+    /// Parts under way, by stream and the position that they go to.
+    under_way: VecDeque<(SiteId, u64)>,
+    sent: BTreeMap<SiteId, u64>,
+    sent_ms: u64,
+    resend_ms: u64,
+    /// It is to hear from us, whether or not there is something new.
+    pub(crate) owed: bool,
+    /// It was told that our operations up to here are settled.
+    pub(crate) settled_told: u64,
+    /// The piece of all rows that was sent last.
+    pub(crate) sweep_sent: Option<(SiteId, Swept)>,
+}
+
+/// From when on a peer's silence means that it has not counted an operation of ours: it had acknowledged our stream up to
+/// a position when its own was so long, and all of that has arrived here.
+#[derive(Debug, Default)]
+struct Told {
+    /// What has been established.
+    settled: u64,
+    /// What will be, by the position that its stream must arrive up to: the first and the last that were told.
+    pending: Vec<(u64, u64)>,
+}
+
+impl Peer {
+    /// Takes in what the peer says of itself; `epoch` is the present membership's.
+    pub(crate) fn hear(&mut self, message: &Message, epoch: u64) {
+        for received in &message.received {
+            let position = self.received.entry(received.site).or_default();
+            *position = received.position.max(*position);
+            match &received.swept {
+                Some(swept) => self.swept.insert(received.site, swept.clone()),
+                None => self.swept.remove(&received.site),
+            };
+        }
+        if message.position >= self.said.1 {
+            let received = message.received.iter().map(|received| (received.site, received.position));
+            self.said = (received.collect(), message.position);
+        }
+        self.position = self.position.max(message.position);
+        self.direct = message.direct.iter().copied().collect();
+        self.epoch = self.epoch.max(message.epoch);
+        if message.epoch >= epoch {
+            self.listed_at.get_or_insert(message.position);
+        }
+        self.settled_told = message.settled_known;
+        let before = self.under_way.len();
+        let received = &self.received;
+        self.under_way.retain(|(site, to)| received.get(site).is_none_or(|position| position < to));
+        if self.under_way.len() < before {
+            self.resend_ms = RESEND_MS;
+        }
+    }
+
+    /// Somebody else has heard that it has got so far with a stream.
+    pub(crate) fn overhear(&mut self, site: SiteId, received: u64) {
+        let position = self.received.entry(site).or_default();
+        *position = received.max(*position);
+    }
+
+    /// How far it had got with a site's stream when its own was so long, as it last said.
+    pub(crate) fn last_said(&self, site: SiteId) -> Option<(u64, u64)> {
+        Some((*self.said.0.get(&site)?, self.said.1))
+    }
+
+    /// It had got so far with our stream when its own was so long.
+    pub(crate) fn tell(&mut self, received: u64, position: u64) {
+        if received <= self.told.settled || self.told.pending.contains(&(position, received)) {
+            return;
+        }
+        self.told.pending.truncate(1);
+        self.told.pending.push((position, received));
+    }
+
+    /// Up to where our stream is settled with this peer, of whose own all up to `arrived` is here.
+    pub(crate) fn settled(&mut self, arrived: u64) -> u64 {
+        let Told { settled, pending } = &mut self.told;
+        pending.retain(|(position, received)| {
+            let is_established = *position <= arrived;
+            if is_established {
+                *settled = (*settled).max(*received);
+            }
+            !is_established
+        });
+        *settled
+    }
+
+    pub(crate) fn received(&self, site: SiteId) -> u64 {
+        self.received.get(&site).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn swept(&self, site: SiteId) -> Option<&Swept> {
+        self.swept.get(&site)
+    }
+
+    /// Does it hear of this site without our help?
+    pub(crate) fn hears(&self, site: SiteId) -> bool {
+        self.direct.contains(&site)
+    }
+
+    /// Everything may have been lost: begin from what it says that it has.
+    pub(crate) fn begin(&mut self, connected: bool) {
+        self.connected = connected;
+        self.under_way.clear();
+        self.sent.clear();
+        self.sweep_sent = None;
+        self.sent_ms = 0;
+        self.resend_ms = RESEND_MS;
+        self.owed = connected;
+    }
+
+    /// From where on a stream is to be sent; `None`: not now.
+    pub(crate) fn next(&mut self, site: SiteId, position: u64) -> Option<u64> {
+        let received = self.received(site);
+        let sent = self.sent.entry(site).or_default();
+        *sent = (*sent).max(received);
+        (*sent < position && self.under_way.len() < PARTS_UNDER_WAY_MAX).then_some(*sent)
+    }
+
+    /// May a message go now?
+    pub(crate) fn may_send(&self, now_ms: u64) -> bool {
+        self.under_way.is_empty() || now_ms >= self.sent_ms + PACE_MS
+    }
+
+    /// What was not acknowledged is to be sent again?
+    pub(crate) fn give_up_waiting(&mut self, now_ms: u64) -> bool {
+        let is_late = !self.under_way.is_empty() && now_ms >= self.sent_ms + self.resend_ms;
+        if is_late {
+            self.under_way.clear();
+            self.sent.clear();
+            self.resend_ms = (2 * self.resend_ms).min(RESEND_MS_MAX);
+        }
+        is_late
+    }
+
+    /// A part goes to the peer.
+    pub(crate) fn send(&mut self, site: SiteId, to: u64) {
+        self.under_way.push_back((site, to));
+        self.sent.insert(site, to);
+    }
+
+    /// A message has gone.
+    pub(crate) fn sent_at(&mut self, now_ms: u64) {
+        self.sent_ms = now_ms;
+        self.owed = false;
+    }
+
+    pub(crate) fn last_sent_ms(&self) -> u64 {
+        self.sent_ms
+    }
+
+    /// When it should be looked at again, if something is under way.
+    pub(crate) fn wake_ms(&self) -> Option<u64> {
+        (!self.under_way.is_empty()).then_some(self.sent_ms + self.resend_ms)
+    }
+
+    /// The time between two messages that only ask.
+    pub(crate) fn ask_again_ms(&self) -> u64 {
+        self.sent_ms + RESEND_MS
+    }
+
+    pub(crate) fn pace_ms(&self) -> u64 {
+        self.sent_ms + PACE_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_counts_when_all_that_was_told_with_it_has_arrived() {
+        let mut peer = Peer::default();
+        peer.tell(5, 10);
+        assert_eq!(peer.settled(9), 0);
+        peer.tell(6, 11);
+        peer.tell(9, 30);
+        assert_eq!(peer.settled(10), 5);
+        assert_eq!(peer.settled(29), 5);
+        assert_eq!(peer.settled(30), 9);
+    }
+}

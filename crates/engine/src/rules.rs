@@ -1,0 +1,61 @@
+//! What keeps many sites exact, and the wrong ways that tests choose to see themselves catch them.
+//!
+//! Without the feature `testing` there is one way, and choosing costs nothing.
+
+/// How sites treat each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Rules {
+    #[cfg(feature = "testing")]
+    broken: Option<Rule>,
+}
+
+/// A rule that can be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// An id belongs to its key. *Without:* the same id under another key is taken for a repeat.
+    IdsBelongToKeys,
+    /// Entries are taken in together with the rows that they speak of. *Without:* before them.
+    RowsBeforeEntries,
+    /// An acknowledgement settles an operation when all that its sender had written until then has arrived. *Without:* at
+    /// once.
+    ToldPositions,
+    /// Of several sites that counted an operation the lowest keeps it. *Without:* all do.
+    LowestKeeps,
+    /// What was learned of others is kept until they say that it is settled. *Without:* for the window.
+    LearnedUntilSettled,
+    /// Rights made by an operation wait until it is settled. *Without:* they are spent at once.
+    UnsettledRightsWait,
+    /// At the limit of operations that wait for a site, more are refused. *Without:* the oldest are forgotten.
+    UnsettledAreKept,
+    /// What a reset sets aside of a count that is taken back is added again. *Without:* not.
+    AddBack,
+    /// A definition takes effect when all sites have agreed. *Without:* at once.
+    DefinitionsWait,
+    /// All rows of a bounded counter travel together. *Without:* each on its own.
+    BoundedRowsTogether,
+    /// A restored copy takes a new incarnation. *Without:* it goes on as before.
+    NewIncarnation,
+    /// A newcomer takes writes when it has what the others have. *Without:* at once.
+    NewcomersWait,
+    /// An heir takes back what a removed site should have. *Without:* nobody does.
+    HeirsCancel,
+}
+
+impl Rules {
+    /// Leaves a rule out.
+    #[cfg(feature = "testing")]
+    pub fn without(rule: Rule) -> Self {
+        Self { broken: Some(rule) }
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn keep(self, rule: Rule) -> bool {
+        self.broken != Some(rule)
+    }
+
+    #[cfg(not(feature = "testing"))]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
+    pub(crate) fn keep(self, _: Rule) -> bool {
+        true
+    }
+}

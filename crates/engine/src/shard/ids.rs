@@ -1,0 +1,369 @@
+//! Operations with ids: counted once at one site, and once among all.
+//!
+//! With other sites an operation is first an entry of this site's log, which they are sent. When it is settled (nobody can
+//! come with a count of its own any more) it becomes one of those that [`Operations`](crate::operations::Operations) keeps
+//! for the window. Until then a lower site's count of the same operation makes this site take its own back.
+
+use quipu_crdt::Pn;
+use quipu_storage::{Row, Slice, Write};
+
+use super::{Shard, tally};
+use crate::{
+    Add, Added, Moment, OperationId, Outcome, Refusal, Rule, SiteId,
+    counter::{Counter, pn},
+    entry::{Cancellation, Count, Entry, Part, What},
+    operations::{Admitted, Counted, Operation, OperationHash, made_ms, slice_of},
+    record::{Logged, encode_row},
+};
+
+/// What of a total lies in the direction of an amount.
+fn axis(total: Pn, amount: i64) -> u64 {
+    if amount < 0 { total.subtracted } else { total.added }
+}
+
+impl Count {
+    fn answer(&self, site: SiteId) -> Added {
+        Added { value: self.value, applied: self.applied, repeated: true, site }
+    }
+}
+
+impl Shard {
+    fn hash_of(&self, key: &[u8], id: OperationId<'_>) -> OperationHash {
+        let key = if self.settings.rules.keep(Rule::IdsBelongToKeys) { key } else { b"" };
+        OperationHash::of(key, id)
+    }
+
+    /// What an operation that is not settled has counted, and where: here if it is counted here.
+    fn known(&self, hash: OperationHash) -> Option<(SiteId, Count)> {
+        let counts = self.links.counts(hash);
+        let own = self.settings.site;
+        let here = counts.iter().find(|(site, _)| *site == own && !self.links.is_cancelled(hash, own));
+        here.or(counts.first()).copied()
+    }
+
+    /// `None` as for [`Shard::add`].
+    pub(super) fn add_once(
+        &mut self,
+        key: &[u8],
+        add: Add,
+        id: OperationId<'_>,
+        now: Moment,
+    ) -> Result<Option<Added>, Refusal> {
+        let hash = self.hash_of(key, id);
+        let own = self.settings.site;
+        self.operations.expiry(id.id, now)?;
+        if let Some((site, count)) = self.known(hash) {
+            if count.amount != add.amount {
+                return Err(Refusal::OtherAmount { first: count.amount, now: add.amount });
+            }
+            self.operations.note_repeat();
+            return Ok(Some(count.answer(site)));
+        }
+        match self.operations.admit(hash, id.id, add.amount, now)? {
+            Admitted::Repeat(counted) => Ok(Some(counted.answer(own))),
+            Admitted::Presumed => {
+                let value = self.value(key).unwrap_or(0);
+                Ok(Some(Added { value, applied: 0, repeated: true, site: own }))
+            }
+            Admitted::New { hash, expires_ms } => {
+                self.make_room_for_entry()?;
+                let Some(added) = self.add(key, add, now)? else { return Ok(None) };
+                let Added { value, applied, .. } = added;
+                if self.links.is_alone() {
+                    let counted = Counted { amount: add.amount, applied, value, expires_ms, site: None };
+                    self.remember(Operation { hash, counted }, now);
+                } else {
+                    let end = self.total(key, own, applied);
+                    let made_ms = made_ms(id.id);
+                    self.log(
+                        hash,
+                        key,
+                        What::Counted(Count { amount: add.amount, applied, value, made_ms, end }),
+                    );
+                }
+                Ok(Some(added))
+            }
+        }
+    }
+
+    /// An operation that nobody else can have counted, in the same record as its count.
+    fn remember(&mut self, operation: Operation, now: Moment) {
+        self.operations.remember(operation, now.elapsed_ms);
+        // It has a number of its own, so that the summary has another version even if nothing was counted.
+        self.next_number();
+        self.note_slice(operation.counted.expires_ms);
+        self.counted.push(operation);
+        self.record_bytes += 48;
+    }
+
+    fn note_slice(&mut self, expires_ms: u64) {
+        self.summary.slice_max = self.summary.slice_max.max(slice_of(expires_ms).0);
+    }
+
+    /// The number of a change of the own stream.
+    fn next_number(&mut self) -> u64 {
+        self.summary.changes += 1;
+        let (number, alone) = (self.summary.changes, self.links.is_alone());
+        let own = self.links.own_mut();
+        own.position = number;
+        if alone {
+            own.trim(number);
+        }
+        number
+    }
+
+    /// Refuses an operation when too many wait for a site that does not answer.
+    fn make_room_for_entry(&mut self) -> Result<(), Refusal> {
+        let max = self.settings.unsettled_max;
+        if self.links.is_alone() || self.links.own().open.len() < max {
+            return Ok(());
+        }
+        if !self.settings.rules.keep(Rule::UnsettledAreKept) {
+            let oldest = self.links.own().open.keys().next().copied();
+            oldest.map(|number| self.links.remove(self.settings.site, number));
+            return Ok(());
+        }
+        let own = self.settings.site;
+        let oldest = self.links.own().open.keys().next().copied().unwrap_or(0);
+        let behind = self.links.peers.iter().filter(|(_, peer)| peer.received(own) < oldest);
+        Err(Refusal::Unsettled { max, waiting_for: behind.map(|(site, _)| *site).collect() })
+    }
+
+    /// What a site has added, or subtracted, under a key in all.
+    fn total(&self, key: &[u8], site: SiteId, amount: i64) -> u64 {
+        let index = self.counters.find(key);
+        let counter = index.and_then(|index| self.counters.get(index).counter.as_ref());
+        counter.map_or(0, |counter| axis(counter.total(self.settings.site, site), amount))
+    }
+
+    /// Writes an entry into the own log.
+    fn log(&mut self, hash: OperationHash, key: &[u8], what: What) {
+        let number = self.next_number();
+        let entry = Entry { number, hash, key: key.into(), what };
+        self.keep(self.settings.site, entry);
+    }
+
+    /// Keeps an entry of any site's log, durably, until it is settled.
+    pub(super) fn keep(&mut self, site: SiteId, entry: Entry) {
+        self.record_bytes += entry.bytes();
+        self.links.insert(site, entry.clone());
+        self.logged.push(Logged { site, entry });
+        self.entries_unsaved = true;
+    }
+
+    /// Takes back counts of an operation that a lower site has counted too: this site's, and those of removed sites that it
+    /// answers for.
+    pub(super) fn reconcile(&mut self, hash: OperationHash) {
+        let counts = self.links.counts(hash);
+        if counts.len() < 2 || !self.settings.rules.keep(Rule::LowestKeeps) {
+            return;
+        }
+        for (site, count) in &counts[1..] {
+            let is_heir = *site != self.settings.site;
+            if !self.links.answers_for(*site)
+                || self.links.is_cancelled(hash, *site)
+                || (is_heir && !self.settings.rules.keep(Rule::HeirsCancel))
+            {
+                continue;
+            }
+            let key =
+                self.links.entries(hash).find(|(other, _)| other == site).map(|(_, entry)| entry.key.clone());
+            let Some(key) = key else { continue };
+            let mut cancellation = Cancellation { of: *site, parts: Vec::new() };
+            if count.applied != 0 {
+                cancellation.parts.push(Part { site: *site, amount: count.applied, end: count.end });
+            }
+            self.balance(&key, &mut cancellation);
+            self.log(hash, &key, What::Cancelled(cancellation));
+        }
+    }
+
+    /// Adds to the own row what is missing so that the parts which no reset has set aside sum to zero. Was something?
+    fn balance(&mut self, key: &[u8], cancellation: &mut Cancellation) -> bool {
+        let Some(index) = self.counters.find(key) else { return false };
+        let (own, entry) = (self.settings.site, self.counters.get(index));
+        let Some(counter) = entry.counter.as_ref() else { return false };
+        let counting = |part: &&Part| part.end > axis(counter.mark(part.site), part.amount);
+        let sum: i128 = cancellation.parts.iter().filter(counting).map(|part| i128::from(part.amount)).sum();
+        let Ok(amount) = i64::try_from(-sum) else { return false };
+        let (before, existed) = (entry.version(), counter.exists());
+        if amount == 0 {
+            return false;
+        }
+        let version = self.summary.changes + 1;
+        let taken_back = self.counters.change(index, |entry| match &mut entry.counter {
+            Some(counter) => counter.take_back(own, before, version, amount),
+            None => Ok(()),
+        });
+        if taken_back.is_err() {
+            // A total is full. It is looked at again with the next reset.
+            return false;
+        }
+        self.touch(index, existed);
+        tally(&mut self.books().cancelled, pn(amount));
+        cancellation.parts.push(Part { site: own, amount, end: self.total(key, own, amount) });
+        true
+    }
+
+    /// Other parts of a counter's rows are set aside than before: what this site has taken back may not sum to zero any
+    /// more.
+    pub(super) fn balance_cancellations(&mut self, key: &[u8]) {
+        if self.links.is_alone() || !self.settings.rules.keep(Rule::AddBack) {
+            return;
+        }
+        let of_key = |entry: &&Entry| *entry.key == *key && matches!(entry.what, What::Cancelled(_));
+        let entries: Vec<Entry> = self.links.own().open.values().filter(of_key).cloned().collect();
+        for entry in entries {
+            let What::Cancelled(mut cancellation) = entry.what else { continue };
+            if self.balance(key, &mut cancellation) {
+                self.log(entry.hash, key, What::Cancelled(cancellation));
+            }
+        }
+    }
+
+    /// What became of an operation.
+    pub(super) fn outcome(&self, key: &[u8], id: OperationId<'_>, now: Moment) -> Outcome {
+        let hash = self.hash_of(key, id);
+        let own = self.settings.site;
+        let counts = self.links.counts(hash);
+        let is_here = counts.iter().any(|(site, _)| *site == own);
+        match counts.first() {
+            Some((lowest, _)) if is_here && self.links.is_cancelled(hash, own) => {
+                Outcome::Cancelled { counted_at: *lowest }
+            }
+            Some(_) => match self.known(hash) {
+                Some((site, count)) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
+                None => Outcome::Unknown,
+            },
+            None => self.operations.outcome(hash, id.id, now, own),
+        }
+    }
+
+    /// Finds out which operations of this site are settled.
+    pub(super) fn settle(&mut self, now: Moment) {
+        let own = self.settings.site;
+        let by_told = self.settings.rules.keep(Rule::ToldPositions);
+        let origins = &self.links.origins;
+        let acknowledged = self.links.peers.iter_mut().map(|(site, peer)| {
+            let arrived = origins.get(site).map_or(0, |origin| origin.position);
+            let settled = peer.settled(arrived);
+            if by_told { settled } else { peer.received(own) }
+        });
+        let acknowledged = acknowledged.min().unwrap_or(u64::MAX);
+        while let Some((number, entry)) = self.links.own().open.first_key_value() {
+            let number = *number;
+            if number > acknowledged || !self.is_resolved(entry, acknowledged) {
+                break;
+            }
+            self.retire(own, number, now);
+        }
+        let own = self.links.own_mut();
+        let open = own.open.keys().next().map_or(u64::MAX, |number| number - 1);
+        let settled = acknowledged.min(open).min(own.position);
+        if settled > own.settled {
+            own.settled = settled;
+            self.links.restless = true;
+        }
+    }
+
+    /// Has everybody who counted the operation, but one, taken that back? And does everybody know?
+    fn is_resolved(&self, entry: &Entry, acknowledged: u64) -> bool {
+        let (own, hash) = (self.settings.site, entry.hash);
+        if entry.count().is_none() {
+            return true;
+        }
+        let counts = self.links.counts(hash);
+        let is_lowest = counts.first().is_some_and(|(lowest, _)| *lowest == own);
+        if is_lowest {
+            return counts[1..].iter().all(|(site, _)| self.links.is_cancelled(hash, *site));
+        }
+        self.links.cancellation(hash, own).is_some_and(|(site, number)| site == own && number <= acknowledged)
+    }
+
+    /// Its own site says that the entries of a stream up to here are settled.
+    pub(super) fn settle_learned(&mut self, site: SiteId, settled: u64, now: Moment) {
+        let Some(origin) = self.links.origins.get_mut(&site) else { return };
+        let settled = settled.min(origin.position);
+        if settled <= origin.settled {
+            return;
+        }
+        origin.settled = settled;
+        let numbers: Vec<u64> = origin.open.range(..=settled).map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.retire(site, number, now);
+        }
+    }
+
+    /// An entry is settled: a count goes to those that are remembered for the window.
+    pub(super) fn retire(&mut self, site: SiteId, number: u64, now: Moment) {
+        let own = self.settings.site;
+        let hash = self.links.origins.get(&site).and_then(|it| it.open.get(&number)).map(|entry| entry.hash);
+        let is_cancelled = hash.is_some_and(|hash| self.links.is_cancelled(hash, site));
+        let Some(entry) = self.links.remove(site, number) else { return };
+        let What::Counted(count) = entry.what else { return };
+        if is_cancelled {
+            return;
+        }
+        let Count { amount, applied, value, made_ms, .. } = count;
+        let expires_ms = self.operations.expiry_of_settled(made_ms, now);
+        let counted = Counted { amount, applied, value, expires_ms, site: (site != own).then_some(site) };
+        self.operations.remember(Operation { hash: entry.hash, counted }, now.elapsed_ms);
+        self.note_slice(expires_ms);
+    }
+
+    /// The rows that keep the entries which are not settled, and the end of those that the last checkpoint has seen go.
+    pub(super) fn capture_entries(&mut self) -> Vec<Write> {
+        self.entries_unsaved = false;
+        let mut writes = Vec::new();
+        for (site, origin) in &mut self.links.origins {
+            for (number, entry) in origin.open.iter().filter(|(number, _)| !origin.stored.contains(number)) {
+                let bytes = encode_row(&Logged { site: *site, entry: entry.clone() });
+                let key = Logged::row_key(*site, *number);
+                writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 1, bytes } });
+            }
+            // Not before the runs that have taken them over are surely there.
+            for number in std::mem::take(&mut origin.deletable) {
+                let key = Logged::row_key(*site, number);
+                writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 2, bytes: Vec::new() } });
+            }
+            let open = &origin.open;
+            origin.gone.extend(origin.stored.iter().filter(|number| !open.contains_key(number)));
+            origin.stored = open.keys().copied().collect();
+        }
+        writes
+    }
+
+    /// The checkpoint is done.
+    pub(super) fn entries_saved(&mut self) {
+        for origin in self.links.origins.values_mut() {
+            origin.deletable.append(&mut origin.gone);
+        }
+    }
+
+    /// What operations of this site have counted under a key that are not settled: rights that these made wait.
+    pub(super) fn waiting_rights(&self, key: &[u8]) -> Pn {
+        if !self.settings.rules.keep(Rule::UnsettledRightsWait) {
+            return Pn::default();
+        }
+        self.links.own().provisional(key)
+    }
+
+    /// The counters that must be in memory, because what was counted on them may have to be taken back.
+    pub(crate) fn keys_of_entries(&self) -> Vec<Box<[u8]>> {
+        let entries = self.links.origins.values().flat_map(|origin| origin.open.values());
+        let mut keys: Vec<_> = entries.map(|entry| entry.key.clone()).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    /// May this counter leave memory, as far as its operations are concerned?
+    pub(super) fn has_provisional(links: &crate::links::Links, key: &[u8]) -> bool {
+        links.origins.values().any(|origin| origin.provisional.contains_key(key))
+    }
+
+    /// A counter as this shard has it.
+    pub(super) fn counter(&self, key: &[u8]) -> Option<&Counter> {
+        self.counters.get(self.counters.find(key)?).counter.as_ref()
+    }
+}

@@ -1,0 +1,215 @@
+//! Taking in what another site says.
+
+use super::{Shard, tally};
+use crate::{
+    BadMessage, Message, Moment, Rule, SiteId,
+    counter::Counter,
+    counters::VERSION_MAX,
+    links::{Changed, KeyRow, Part, Sweep, Swept, WireRow},
+};
+
+impl Message {
+    /// The counters that it speaks of: they must be in memory before it is taken in.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let rows =
+            self.parts.iter().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
+        let entries = self.parts.iter().flat_map(|part| &part.entries).map(|entry| &*entry.key);
+        let asks = self.asks.iter().map(|ask| &*ask.key);
+        rows.map(|row| &*row.key).chain(entries).chain(asks)
+    }
+}
+
+impl Shard {
+    /// Takes in a message. Its effects come out with the batch. What is wrong with it is said, and the rest of it ignored:
+    /// what was taken in until then is true.
+    pub(crate) fn receive(
+        &mut self,
+        shard: u16,
+        from: SiteId,
+        message: Message,
+        now: Moment,
+    ) -> Result<(), BadMessage> {
+        self.check(shard, from, &message)?;
+        let (own, epoch) = (self.settings.site, self.links.membership.epoch);
+        self.hear(from, &message, epoch);
+        let has_news = !message.parts.is_empty() || message.sweep.is_some();
+        let is_behind = message.settled_known < self.links.own().settled;
+        let Message { settled, hearsay, parts, sweep, asks, .. } = message;
+        for part in parts {
+            self.take_part(from, part, now)?;
+        }
+        if let Some(sweep) = sweep {
+            self.take_sweep(sweep)?;
+        }
+        self.settle_learned(from, settled, now);
+        for said in hearsay.iter().filter(|said| said.site != own) {
+            self.settle_learned(said.site, said.settled, now);
+        }
+        for ask in &asks {
+            self.give(from, ask);
+        }
+        self.settle(now);
+        self.settle_removed(now);
+        self.links.trim();
+        if let Some(peer) = self.links.peers.get_mut(&from) {
+            peer.owed |= has_news || is_behind;
+        }
+        self.links.restless = true;
+        Ok(())
+    }
+
+    fn check(&self, shard: u16, from: SiteId, message: &Message) -> Result<(), BadMessage> {
+        if !self.links.peers.contains_key(&from) {
+            return Err(BadMessage::Impossible("its sender does not belong to the cluster"));
+        }
+        let own = self.links.own().position;
+        let of_us = message.received.iter().filter(|received| received.site == self.settings.site);
+        if let Some(theirs) = of_us.map(|received| received.position).max().filter(|theirs| *theirs > own) {
+            return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
+        }
+        for part in &message.parts {
+            let numbers = part.entries.iter().map(|entry| entry.number);
+            let is_sorted = numbers.clone().is_sorted_by(|one, next| one < next);
+            let is_within = numbers.clone().all(|number| part.from < number && number <= part.to);
+            if part.from > part.to || part.to > VERSION_MAX / 2 || !is_sorted || !is_within {
+                return Err(BadMessage::Impossible("a part whose positions are out of order"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the sender says of itself and has heard of others.
+    fn hear(&mut self, from: SiteId, message: &Message, epoch: u64) {
+        let own = self.settings.site;
+        if let Some(peer) = self.links.peers.get_mut(&from) {
+            peer.hear(message, epoch);
+            if let Some(told) = message.received.iter().find(|received| received.site == own) {
+                peer.tell(told.position, message.position);
+            }
+        }
+        for said in &message.hearsay {
+            if said.received <= self.links.own().position
+                && let Some(peer) = self.links.peers.get_mut(&said.site)
+            {
+                peer.overhear(own, said.received);
+                peer.tell(said.received, said.position);
+            }
+        }
+    }
+
+    fn take_part(&mut self, from: SiteId, part: Part, now: Moment) -> Result<(), BadMessage> {
+        let Part { origin: site, from: begin, to, rows, entries } = part;
+        if site == self.settings.site {
+            return Ok(());
+        }
+        if self.links.membership.removed.contains_key(&site) && site == from {
+            return Err(BadMessage::Impossible("its sender was removed"));
+        }
+        let Some(origin) = self.links.origins.get(&site) else {
+            return Err(BadMessage::Impossible("a stream of a site that does not belong to the cluster"));
+        };
+        let here = origin.position;
+        if begin > here || to <= here {
+            return Ok(());
+        }
+        for row in rows {
+            self.take_row(site, to, row)?;
+        }
+        for entry in entries.into_iter().filter(|entry| entry.number > here) {
+            let (hash, number) = (entry.hash, entry.number);
+            self.keep(site, entry);
+            self.reconcile(hash);
+            if !self.settings.rules.keep(Rule::LearnedUntilSettled) {
+                self.retire(site, number, now);
+            }
+        }
+        self.links.origins.entry(site).or_default().position = to;
+        self.links.sweeping.remove(&site);
+        self.moved = true;
+        Ok(())
+    }
+
+    /// Takes in a row of a site's stream, which goes up to position `to` by it.
+    fn take_row(&mut self, site: SiteId, to: u64, row: KeyRow) -> Result<(), BadMessage> {
+        let KeyRow { key, row } = row;
+        let version = match &row {
+            WireRow::Counted { version, .. } => *version,
+            WireRow::Full(row) => row.version,
+            WireRow::Bounded(_) => 0,
+        };
+        if version > VERSION_MAX / 2 {
+            return Err(BadMessage::Impossible("a row with a version that no change has"));
+        }
+        let own = self.settings.site;
+        let index = self.find(&key).unwrap_or_else(|| self.counters.insert(&key));
+        let (before, existed) = (self.counters.get(index).version(), self.counters.get(index).exists());
+        let merged =
+            self.counters.change(index, |entry| Counter::merge(&mut entry.counter, own, before, site, row));
+        let merged = merged.map_err(BadMessage::Impossible)?;
+        if !merged.changed {
+            return Ok(());
+        }
+        let here = self.touch_any(index, existed);
+        for (site, grown) in merged.grown {
+            tally(&mut self.links.origins.entry(site).or_default().counted, grown);
+        }
+        let boundaries = self.links.peers.values().map(|peer| peer.received(site));
+        let origin = self.links.origins.entry(site).or_default();
+        origin.push(Changed { number: to, here, index }, boundaries);
+        if merged.marks {
+            self.balance_cancellations(&key);
+        }
+        self.advance_creation(index);
+        Ok(())
+    }
+
+    /// Takes in a piece of all rows of a stream, if it comes next.
+    fn take_sweep(&mut self, sweep: Sweep) -> Result<(), BadMessage> {
+        let Sweep { origin: site, until, after, next, rows } = sweep;
+        let Some(origin) = self.links.origins.get(&site).filter(|_| site != self.settings.site) else {
+            return Ok(());
+        };
+        let here = origin.position;
+        let is_next = match (self.links.sweeping.get(&site), &after) {
+            (None, None) => until > here,
+            (Some(swept), None) => until > swept.until,
+            (Some(swept), Some(_)) => swept.until == until && swept.after == after,
+            (None, Some(_)) => false,
+        };
+        if !is_next {
+            return Ok(());
+        }
+        for row in rows {
+            self.take_row(site, until, row)?;
+        }
+        self.links.sweeping.insert(site, Swept { until, after: next });
+        Ok(())
+    }
+
+    /// What all that stay have of a removed site is settled: nobody else can come with more.
+    fn settle_removed(&mut self, now: Moment) {
+        let removed = self.links.membership.removed.keys().copied();
+        let closed: Vec<SiteId> = removed.filter(|site| self.links.is_closed(*site)).collect();
+        for site in closed {
+            let Some(origin) = self.links.origins.get(&site) else { continue };
+            let open: Vec<_> = origin.open.iter().map(|(number, entry)| (*number, entry.hash)).collect();
+            if open.is_empty() {
+                continue;
+            }
+            if self.links.answers_for(site) {
+                open.iter().for_each(|(_, hash)| self.reconcile(*hash));
+            }
+            let all_have_it = self.links.peers.values().all(|peer| {
+                peer.received(site) >= self.links.origins.get(&site).map_or(0, |origin| origin.position)
+            });
+            for (number, hash) in open {
+                let counts = self.links.counts(hash);
+                let others_are_cancelled =
+                    counts.iter().skip(1).all(|(site, _)| self.links.is_cancelled(hash, *site));
+                if all_have_it && others_are_cancelled {
+                    self.retire(site, number, now);
+                }
+            }
+        }
+    }
+}
