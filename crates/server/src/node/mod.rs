@@ -8,12 +8,12 @@ mod folder;
 mod jobs;
 mod mail;
 mod requests;
+mod slab;
 mod waiting;
 mod worker;
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     io,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
@@ -188,17 +188,6 @@ impl Node {
         asked.await.map_err(|_| stopping())
     }
 
-    /// Runs a command. What it needs is copied before this returns.
-    fn run(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send + use<> {
-        let worker = self.shared.owner(self.shared.shards.of(command.key));
-        let command = OwnedCommand::new(command);
-        let node = self.clone();
-        async move {
-            let answer = node.ask(worker, |answer| Mail::Call { command, answer }).await;
-            answer.unwrap_or_else(Answer::Refused)
-        }
-    }
-
     async fn list_page(&self, request: ListShard) -> Result<Listing, Refusal> {
         let worker = self.shared.owner(request.shard);
         self.ask(worker, |answer| Mail::List { request, answer }).await?
@@ -208,9 +197,17 @@ impl Node {
         let worker = self.shared.owner(request.shard);
         self.ask(worker, |answer| Mail::Clear { request, answer }).await?
     }
+}
 
-    /// A page of counters, in the order of their keys.
-    async fn list_all(&self, request: ListRequest) -> Result<Listing, Refusal> {
+impl Counters for Node {
+    async fn call(&self, command: Command<'_>) -> Answer {
+        let worker = self.shared.owner(self.shared.shards.of(command.key));
+        let command = OwnedCommand::new(command);
+        let answer = self.ask(worker, |answer| Mail::Call { command, answer }).await;
+        answer.unwrap_or_else(Answer::Refused)
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
         let ListRequest { prefix, after, limit } = request;
         let mut counters = Vec::new();
         let mut more = false;
@@ -236,27 +233,12 @@ impl Node {
         Ok(Listing { counters, next })
     }
 
-    /// How many counters exist.
-    async fn count(&self) -> u64 {
+    async fn size(&self) -> u64 {
         let mut count = 0;
         for worker in 0..self.shared.workers() {
             count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
         }
         count
-    }
-}
-
-impl Counters for Node {
-    fn call(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send {
-        self.run(command)
-    }
-
-    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
-        self.list_all(request).await
-    }
-
-    async fn size(&self) -> u64 {
-        self.count().await
     }
 
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
