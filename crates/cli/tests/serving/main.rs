@@ -6,5 +6,6 @@ mod harness;
 mod bounded;
 mod closing;
 mod crowds;
+mod output;
 mod slow;
 mod stopping;
