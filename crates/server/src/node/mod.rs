@@ -4,6 +4,7 @@
 mod answer;
 mod connection;
 mod facts;
+mod files;
 mod folder;
 mod jobs;
 mod mail;
@@ -42,7 +43,7 @@ use self::{
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
-    http::{Counters, ListRequest, serve_http},
+    http::{Counters, HttpLimits, ListRequest, serve_http_within},
     metrics::Metrics,
     resp::{Protocol, Setting},
 };
@@ -111,6 +112,7 @@ pub(crate) struct Shared {
     settings: Vec<Setting>,
     clients: Mutex<BTreeMap<u64, Client>>,
     clients_max: usize,
+    tcp_keepalive: Option<Duration>,
     client_ids: AtomicU64,
     commands_forgotten: AtomicU64,
     notes: Mutex<Vec<Note>>,
@@ -288,6 +290,8 @@ fn seed() -> u64 {
 impl Server {
     /// Opens the data folder and begins to serve.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
+        // Before anything is opened: what is left after storage is for clients.
+        let places = files::provide(config)?;
         let storage_failed = |why| ServeError::Storage { folder: config.data.clone(), why };
         let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
         let log_config = LogConfig { workers, ..LogConfig::default() };
@@ -314,9 +318,10 @@ impl Server {
                 Durability::Interval(every) => Some(every),
             },
             users: config.users.clone(),
-            settings: folder::settings(config),
+            settings: folder::settings(config, places.resp),
             clients: Mutex::default(),
-            clients_max: config.max_clients,
+            clients_max: places.resp,
+            tcp_keepalive: config.tcp_keepalive,
             client_ids: AtomicU64::new(1),
             commands_forgotten: AtomicU64::new(0),
             notes: Mutex::new(vec![Note::default(); config.workers]),
@@ -327,7 +332,8 @@ impl Server {
         });
         let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
         let node = Node { shared };
-        let front = start_front(runtime, node.clone(), http)?;
+        let limits = HttpLimits::for_connections(places.http, config.tcp_keepalive);
+        let front = start_front(runtime, node.clone(), http, limits)?;
         let mut server = Self {
             node,
             workers: Vec::new(),
@@ -444,6 +450,7 @@ fn start_front(
     runtime: tokio::runtime::Runtime,
     node: Node,
     http: Option<TcpListener>,
+    limits: HttpLimits,
 ) -> Result<Front, ServeError> {
     let (stop, stopped) = oneshot::channel();
     let work = move || {
@@ -452,7 +459,7 @@ fn start_front(
             let stopped = async { drop(stopped.await) };
             let Some(listener) = http else { return stopped.await };
             let (users, metrics) = (node.shared.users.clone(), node.shared.metrics.clone());
-            if let Err(error) = serve_http(listener, node, users, metrics, stopped).await {
+            if let Err(error) = serve_http_within(limits, listener, node, users, metrics, stopped).await {
                 tracing::error!(%error, "HTTP is not served any more");
             }
         });

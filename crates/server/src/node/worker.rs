@@ -26,6 +26,7 @@ use super::{
     waiting::{Address, Part, name_of, named},
 };
 use crate::{
+    keepalive::keep_alive,
     metrics::{CommandName, CommandOutcome, CommandTally, WorkerMetrics},
     resp::{Parsed, Protocol, Reply, Session, Step},
 };
@@ -250,6 +251,7 @@ impl Worker {
         let mut socket = TcpStream::from_std(stream);
         // Without it, answers wait for acknowledgements.
         let _ = socket.set_nodelay(true);
+        keep_alive(&socket, self.shared.tcp_keepalive);
         let (token, interest) = (Token(self.connections.next()), Interest::READABLE | Interest::WRITABLE);
         if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
             tracing::warn!(%error, "a client could not be registered; its connection is closed");
