@@ -141,8 +141,7 @@ fn unescape(text: &str) -> Vec<u8> {
     bytes
 }
 
-#[test]
-fn differences_say_what_is_meant() {
+pub(crate) fn differences_say_what_is_meant() {
     let difference = |ours: &str| Difference { reason: "", ours: unescape(ours) };
     assert!(difference("-ERR a\\r\\n").allows(b"-ERR a\r\n"));
     assert!(!difference("-ERR a\\r\\n").allows(b"-ERR ab\r\n"));
