@@ -81,7 +81,9 @@ fn judge(case: &Case, redis: &[u8], ours: &[u8]) -> Option<String> {
     match &case.difference {
         None if theirs == replied => None,
         None => Some(format!("{}\n  redis: {theirs}\n  quipu: {replied}", case.line)),
-        Some(_) if theirs == replied => Some(format!("{}\n  differs no more: {theirs}", case.line)),
+        Some(difference) if difference.always && theirs == replied => {
+            Some(format!("{}\n  differs no more: {theirs}", case.line))
+        }
         Some(difference) if difference.allows(ours) => None,
         Some(difference) => {
             let meant = difference.ours.escape_ascii();
