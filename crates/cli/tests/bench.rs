@@ -1,13 +1,12 @@
-//! `quipu bench` against a small server with all manners, and against the real Redis where there is one.
+//! `quipu bench` against a small server with all manners. Against the real Redis: `redis/programs.rs`.
 
 mod fake;
 
 use assert_cmd::Command;
 use fake::{FakeServer, Manners};
 use std::collections::{BTreeMap, HashSet};
-use std::io::Write;
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Stdio};
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 fn quipu(target: SocketAddr, args: &str) -> Command {
@@ -348,59 +347,4 @@ fn ctrl_c_ends_the_round_and_shows_it() {
     assert_eq!(output.status.code(), Some(130));
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(text.lines().last().expect("a line").trim_start().starts_with("1  "), "{text}");
-}
-
-/// A real Redis of this test's own, on a port that was free.
-struct Redis {
-    child: Child,
-    address: SocketAddr,
-}
-
-impl Redis {
-    /// None if it is not installed, after saying so where everybody sees it.
-    fn start() -> Option<Self> {
-        let port = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").port();
-        let spawned = std::process::Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(child) = spawned else {
-            // Past the capturing of the test harness.
-            let _ = writeln!(
-                std::io::stderr(),
-                "SKIPPED: `quipu bench` was not run against Redis: redis-server is not installed (Debian: \
-                 apt-get install redis-server)"
-            );
-            return None;
-        };
-        let redis = Redis { child, address: SocketAddr::from(([127, 0, 0, 1], port)) };
-        for _ in 0..100 {
-            if TcpStream::connect(redis.address).is_ok() {
-                return Some(redis);
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("redis-server did not start on {}", redis.address);
-    }
-}
-
-impl Drop for Redis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-fn a_real_redis_counts_what_it_acknowledges() {
-    let Some(redis) = Redis::start() else { return };
-    let text = stdout(
-        redis.address,
-        "--connections 20 --pipeline 16 --requests 40000 --keys 1000 --distribution zipf --reads 0.1 --verify",
-    );
-    assert!(text.contains("adds acknowledged"), "{text}");
-    // The Redis of Debian does not know ids for INCRBY.
-    let (error, _) = failure(redis.address, "--ids --requests 100", 1);
-    assert!(error.contains("100 commands with an error"), "{error}");
 }

@@ -5,7 +5,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::auth::Users;
-use values::{address, folder, probability, shards, whole, within, yes_or_no};
+use values::{address, folder, probability, seconds_or_never, shards, whole, within, yes_or_no};
 
 mod choices;
 pub mod settings;
@@ -36,6 +36,8 @@ pub const IDMP_FPP_MAX: f64 = 0.1;
 pub const IDMP_FPP_MIN: f64 = 1e-12;
 /// Operating systems allow no more sockets in a process.
 pub const CLIENTS_MAX: usize = 1_000_000;
+/// Linux waits no longer before it asks a silent client.
+pub const TCP_KEEPALIVE_SECONDS_MAX: u64 = 32_767;
 
 /// Everything a node is told. Made by [`Config::new`] alone, so a bad one does not exist.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,6 +65,8 @@ pub struct Config {
     pub idmp_fpp: f64,
     /// How many Redis clients may be connected.
     pub max_clients: usize,
+    /// After how much silence a client is asked whether it is still there; `None`: never.
+    pub tcp_keepalive: Option<Duration>,
     /// Who may connect.
     pub users: Users,
     /// Was it said that everybody may connect from everywhere?
@@ -94,6 +98,7 @@ impl Config {
             idmp_mode: settings.required(&settings::IDMP_MODE, str::parse)?,
             idmp_fpp: settings.required(&settings::IDMP_FPP, probability)?,
             max_clients: settings.required(&settings::MAX_CLIENTS, |text| whole(text, 1, CLIENTS_MAX))?,
+            tcp_keepalive: settings.required(&settings::TCP_KEEPALIVE, seconds_or_never)?,
             users: users(settings)?,
             insecure: settings.required(&settings::INSECURE, yes_or_no)?,
             log_level: settings.required(&settings::LOG_LEVEL, str::parse)?,

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod config;
 pub mod http;
+mod keepalive;
 pub mod metrics;
 mod node;
 pub mod resp;

@@ -61,7 +61,7 @@ fn memory_whose_write_lands_late() {
 
 /// Segments so small that every part of the suite goes through several.
 fn small() -> LogConfig {
-    LogConfig { workers: 2, segment_bytes: 2048, ..LogConfig::default() }
+    LogConfig { workers: 2, segment_bytes: 2048, reserve_bytes: 512, ..LogConfig::default() }
 }
 
 struct InFolder {

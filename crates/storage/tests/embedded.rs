@@ -19,7 +19,7 @@ const A: ShardId = ShardId(4);
 const B: ShardId = ShardId(5);
 
 fn small(workers: u16) -> LogConfig {
-    LogConfig { workers, segment_bytes: 2048, ..LogConfig::default() }
+    LogConfig { workers, segment_bytes: 2048, reserve_bytes: 512, ..LogConfig::default() }
 }
 
 fn batch(shard: ShardId, text: &str) -> Batch {
@@ -256,4 +256,43 @@ fn a_folder_of_the_first_format_opens() {
     assert_eq!(table.get(A, Slice(2), b"id").unwrap().unwrap().version, 2);
     let scan = Scan { slice: Slice::KEPT, prefix: b"", after: None, rows_max: 10 };
     assert_eq!(table.scan(A, scan).unwrap().rows.len(), 1);
+}
+
+/// The files of a log, with their lengths in bytes, by name.
+fn log_files(folder: &Path) -> Vec<(String, u64)> {
+    let entries = fs::read_dir(folder.join("log")).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.metadata().unwrap().len()))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Zeros for a whole segment would take longer than all the rest of a start.
+#[test]
+fn a_start_reserves_little_and_more_as_it_is_needed() {
+    const STEP: u64 = 4 * 1024 * 1024;
+    const RECORD_BYTES: usize = 1024 * 1024;
+    const RECORDS: usize = 9;
+    let folder = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        let embedded = Embedded::open(folder.path(), LogConfig::default()).unwrap();
+        let mut log = embedded.log(0);
+        log.take(A).unwrap();
+        committed(&mut log, A, "one");
+        let files = log_files(folder.path());
+        assert_eq!(files.last().unwrap().1, STEP, "{files:?}");
+    }
+    let long = "x".repeat(RECORD_BYTES);
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).unwrap();
+    let mut log = embedded.log(0);
+    log.take(A).unwrap();
+    let before = log_files(folder.path()).len();
+    (0..RECORDS).for_each(|_| committed(&mut log, A, &long));
+    let files = log_files(folder.path());
+    assert_eq!((files.len(), files.last().unwrap().1), (before, 3 * STEP), "one file, longer: {files:?}");
+    drop((log, embedded));
+    let mut log = Embedded::open(folder.path(), LogConfig::default()).unwrap().log(0);
+    log.take(A).unwrap();
+    assert_eq!(log.read(A, Position(0)).unwrap().len(), 3 + RECORDS);
 }

@@ -8,13 +8,12 @@ use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Command, Stdio},
-    sync::Mutex,
+    process::{Command, ExitCode, Stdio},
     thread,
     time::Duration,
 };
 
-use harness::{Site, tools};
+use harness::{Site, Suite, tools};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 /// A script that takes longer hangs.
@@ -26,9 +25,6 @@ fn installed(
     pins: &str,
     install: impl FnOnce(&Path, &Path) -> Result<(), String>,
 ) -> Result<PathBuf, String> {
-    // Tests of one program run side by side.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let (pins, stamp) = (Path::new(SCRIPTS).join(pins), folder.join("installed"));
     let wanted = fs::read_to_string(&pins).map_err(|error| error.to_string())?;
@@ -101,27 +97,20 @@ fn run(mut command: Command, script: &str, more: &[&str]) {
     assert!(output.status.success() && said.last().is_some_and(|line| line == "OK"), "{said:?}\n{errors}");
 }
 
-fn redis_py(protocol: &str) {
-    tools::run(&format!("redis-py, protocol {protocol}"), python(), |python| {
-        run(Command::new(python), "redis_py.py", &[protocol]);
-    });
+fn redis_py(python: PathBuf, protocol: &str) {
+    run(Command::new(python), "redis_py.py", &[protocol]);
 }
 
-#[test]
-fn redis_py_in_resp2() {
-    redis_py("2");
+fn ioredis((node, folder): (PathBuf, PathBuf)) {
+    let mut command = Command::new(node);
+    command.env("QUIPU_NODE_MODULES", folder);
+    run(command, "ioredis.js", &[]);
 }
 
-#[test]
-fn redis_py_in_resp3() {
-    redis_py("3");
-}
-
-#[test]
-fn ioredis() {
-    tools::run("ioredis", node(), |(node, folder)| {
-        let mut command = Command::new(node);
-        command.env("QUIPU_NODE_MODULES", folder);
-        run(command, "ioredis.js", &[]);
-    });
+fn main() -> ExitCode {
+    Suite::from_arguments()
+        .test_with("redis_py_in_resp2", python, |python| redis_py(python, "2"))
+        .test_with("redis_py_in_resp3", python, |python| redis_py(python, "3"))
+        .test_with("ioredis", node, ioredis)
+        .run()
 }

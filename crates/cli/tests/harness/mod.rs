@@ -1,12 +1,15 @@
 //! What the tests on a running server share: the real binary on a folder of its own ([`Site`], [`Running`]), a client
-//! that never retries by itself ([`Client`]), and other programs where they are installed ([`tools`]).
+//! that never retries by itself ([`Client`]), and other programs where they are installed ([`tools`],
+//! [`suite`]).
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part of this")]
 
 pub(crate) mod client;
 pub(crate) mod random;
 pub(crate) mod server;
+pub(crate) mod suite;
 pub(crate) mod tools;
 
 pub(crate) use client::{Client, Value};
 pub(crate) use server::{Running, Site};
+pub(crate) use suite::Suite;

@@ -25,13 +25,22 @@ const PORT_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct Site {
     folder: TempDir,
     flags: Vec<String>,
+    /// What `ulimit` is told before a server starts.
+    ulimit: Option<String>,
 }
 
 impl Site {
     /// An empty folder. `flags` are as on the command line, apart by spaces.
     pub(crate) fn new(flags: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
-        Self { folder, flags: flags.split_whitespace().map(str::to_owned).collect() }
+        Self { folder, flags: flags.split_whitespace().map(str::to_owned).collect(), ulimit: None }
+    }
+
+    /// The same, under a limit of the system such as `-n 256`.
+    pub(crate) fn under(ulimit: &str, flags: &str) -> Self {
+        let mut site = Self::new(flags);
+        site.ulimit = Some(ulimit.to_owned());
+        site
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -42,6 +51,11 @@ impl Site {
         self.folder.path().join("log.txt")
     }
 
+    /// Where servers here say what they have to say.
+    pub(crate) fn log_file(&self) -> File {
+        File::options().create(true).append(true).open(self.log()).expect("a log")
+    }
+
     /// What servers here have said on their standard error.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(self.log()).unwrap_or_default()
@@ -49,7 +63,16 @@ impl Site {
 
     /// The command that serves this folder.
     pub(crate) fn command(&self, resp: &str, http: &str) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+        let quipu = env!("CARGO_BIN_EXE_quipu");
+        let mut command = match &self.ulimit {
+            None => Command::new(quipu),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                // The shell becomes the server: a signal to it is one to the server.
+                shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\""), quipu]);
+                shell
+            }
+        };
         // Nothing from outside decides how the server of a test is set up.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_"))
         {
@@ -88,12 +111,12 @@ impl Site {
         child.wait().expect("it ends");
     }
 
-    fn try_start(&self, resp: &str) -> Option<Running> {
-        let log = File::options().create(true).append(true).open(self.log()).expect("a log");
+    /// Starts a server; `None` if it ends before it is ready.
+    pub(crate) fn try_start(&self, resp: &str) -> Option<Running> {
         let mut child = self
             .command(resp, "127.0.0.1:0")
             .stdout(Stdio::piped())
-            .stderr(log)
+            .stderr(self.log_file())
             .spawn()
             .expect("the binary starts");
         let out = child.stdout.take().expect("it is piped");

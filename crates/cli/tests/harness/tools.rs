@@ -1,13 +1,9 @@
 //! Programs of others, where they are installed or can be.
-//!
-//! A suite that cannot run says so on the standard error and is not counted as passed: where
-//! `QUIPU_REQUIRE_CLIENTS` is 1 it fails.
 
 use std::net::{SocketAddr, TcpListener};
 use std::{
     env,
-    io::Write as _,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::OnceLock,
     thread,
@@ -18,19 +14,6 @@ use super::Client;
 
 /// How long a Redis may take until it answers.
 const REDIS_READY_WITHIN: Duration = Duration::from_secs(30);
-
-/// Runs a suite if what it needs is there.
-pub(crate) fn run<T>(suite: &str, needs: Result<T, String>, test: impl FnOnce(T)) {
-    match needs {
-        Ok(needs) => test(needs),
-        Err(why) => {
-            // Not through the macros: what they print is hidden where tests pass.
-            let _ = writeln!(std::io::stderr(), "SKIPPED: {suite}: {why}");
-            let required = env::var("QUIPU_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
-            assert!(!required, "{suite} could not run, and QUIPU_REQUIRE_CLIENTS=1 requires it: {why}");
-        }
-    }
-}
 
 /// Where a program is.
 pub(crate) fn find(program: &str) -> Result<PathBuf, String> {
@@ -83,7 +66,7 @@ pub(crate) struct Redis {
 }
 
 impl Redis {
-    pub(crate) fn start(program: &PathBuf, flags: &[&str]) -> Self {
+    pub(crate) fn start(program: &Path, flags: &[&str]) -> Self {
         // Redis cannot choose a port. One that is free now is hardly taken a moment later.
         let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
         let address = free.expect("a free port");

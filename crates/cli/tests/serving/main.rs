@@ -6,5 +6,9 @@ mod harness;
 mod bounded;
 mod closing;
 mod crowds;
+mod files;
+mod output;
 mod slow;
 mod stopping;
+#[cfg(target_os = "linux")]
+mod vanished;

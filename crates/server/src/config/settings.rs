@@ -49,6 +49,7 @@ settings! {
     IDMP_MODE "idmp-mode" Some("exact");
     IDMP_FPP "idmp-fpp" Some("0.000001");
     MAX_CLIENTS "max-clients" Some("10000");
+    TCP_KEEPALIVE "tcp-keepalive" Some("300");
     REQUIREPASS "requirepass" None;
     ACL_FILE "acl-file" None;
     INSECURE "insecure" Some("false");

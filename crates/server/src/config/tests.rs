@@ -30,6 +30,7 @@ fn the_defaults_are_good() {
     assert_eq!(config.idmp_mode, IdmpMode::Exact);
     assert_eq!(config.idmp_fpp, 1e-6);
     assert_eq!(config.max_clients, 10_000);
+    assert_eq!(config.tcp_keepalive, Some(Duration::from_secs(300)));
     assert!(!config.users.required());
     assert!(!config.insecure);
     assert_eq!((config.log_level, config.log_format), (LogLevel::Info, LogFormat::Text));
@@ -49,6 +50,7 @@ fn every_value_can_be_given() {
         (&settings::IDMP_MODE, "filter"),
         (&settings::IDMP_FPP, "1e-4"),
         (&settings::MAX_CLIENTS, "5"),
+        (&settings::TCP_KEEPALIVE, "0"),
         (&settings::REQUIREPASS, "secret"),
         (&settings::INSECURE, "true"),
         (&settings::LOG_LEVEL, "debug"),
@@ -60,7 +62,7 @@ fn every_value_can_be_given() {
     assert_eq!(config.durability, Durability::Interval(Duration::from_millis(250)));
     assert_eq!((config.memory_bytes, config.workers, config.shards), (64 << 20, 3, Some(128)));
     assert_eq!((config.idmp_window, config.idmp_mode), (Duration::from_secs(86_400), IdmpMode::Filter));
-    assert_eq!((config.idmp_fpp, config.max_clients), (1e-4, 5));
+    assert_eq!((config.idmp_fpp, config.max_clients, config.tcp_keepalive), (1e-4, 5, None));
     assert_eq!(config.users.check(b"default", b"secret").as_deref(), Some("default"));
     assert!(config.insecure);
     assert_eq!((config.log_level, config.log_format), (LogLevel::Debug, LogFormat::Json));
@@ -76,6 +78,8 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         (&settings::DURABILITY, "interval:soon", "interval:100"),
         (&settings::DURABILITY, "interval:0", "less than 1"),
         (&settings::DURABILITY, "interval:60001", "more than 60000"),
+        (&settings::TCP_KEEPALIVE, "5min", "from 0 to 32767"),
+        (&settings::TCP_KEEPALIVE, "32768", "more than 32767"),
         (&settings::MEMORY, "1MiB", "less than 16MiB"),
         (&settings::MEMORY, "lots", "such as 512MiB"),
         (&settings::WORKERS, "0", "less than 1"),

@@ -5,9 +5,10 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
+    time::Duration,
 };
 
-use super::{IDMP_FPP_MAX, IDMP_FPP_MIN, SHARDS_MAX};
+use super::{IDMP_FPP_MAX, IDMP_FPP_MIN, SHARDS_MAX, TCP_KEEPALIVE_SECONDS_MAX};
 
 pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {
@@ -45,6 +46,12 @@ pub(super) fn probability(text: &str) -> Result<f64, String> {
         return Err(format!("is not within {IDMP_FPP_MIN} and {IDMP_FPP_MAX}"));
     }
     Ok(number)
+}
+
+/// Whole seconds, as Redis has them in the setting of this name; 0 is never.
+pub(super) fn seconds_or_never(text: &str) -> Result<Option<Duration>, String> {
+    let seconds = whole(text, 0, TCP_KEEPALIVE_SECONDS_MAX)?;
+    Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
 }
 
 pub(super) fn yes_or_no(text: &str) -> Result<bool, String> {

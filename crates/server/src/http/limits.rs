@@ -15,6 +15,17 @@ pub struct HttpLimits {
     pub body_time: Duration,
     /// How long a client may leave its answer unread.
     pub stall_time: Duration,
+    /// After how much silence a client is asked whether it is still there; `None`: never. One that vanished while it
+    /// watched a counter that rests would keep its place for ever.
+    pub keepalive: Option<Duration>,
+}
+
+impl HttpLimits {
+    /// The usual ones, for so many connections at most.
+    pub(crate) fn for_connections(connections: usize, keepalive: Option<Duration>) -> Self {
+        let usual = Self::default();
+        Self { connections, watches: usual.watches.min(connections / 2), keepalive, ..usual }
+    }
 }
 
 impl Default for HttpLimits {
@@ -25,6 +36,7 @@ impl Default for HttpLimits {
             head_time: Duration::from_secs(10),
             body_time: Duration::from_secs(10),
             stall_time: Duration::from_secs(30),
+            keepalive: Some(Duration::from_secs(300)),
         }
     }
 }

@@ -12,7 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::{net::TcpStream, sync::watch, task::JoinSet, time::timeout};
 
 use super::{Counters, HttpLimits, router, stall::Unstalled};
-use crate::{auth::Users, metrics::Metrics};
+use crate::{auth::Users, keepalive::keep_alive, metrics::Metrics};
 
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 32 * 1024;
@@ -109,6 +109,7 @@ async fn converse(
 ) {
     // Small answers should not wait for more; if that cannot be set, they are only slower.
     let _ = stream.set_nodelay(true);
+    keep_alive(&stream, limits.keepalive);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head_time)

@@ -105,6 +105,22 @@ impl Connection {
         }
     }
 
+    /// Puts itself, once, on the list of those that may have something to read.
+    pub(super) fn list(&mut self, index: usize, readable: &mut Vec<usize>) {
+        if !self.is_listed {
+            self.is_listed = true;
+            readable.push(index);
+        }
+    }
+
+    /// Puts itself, once, on the list of those that may have something to write.
+    pub(super) fn tell(&mut self, index: usize, news: &mut Vec<usize>) {
+        if !self.has_news {
+            self.has_news = true;
+            news.push(index);
+        }
+    }
+
     /// Sends what can be sent now.
     pub(super) fn send(&mut self) {
         while self.sent < self.out.len() {

@@ -49,7 +49,7 @@ pub(super) fn shards(table: &FjallTable, config: &Config) -> Result<Shards, Serv
 }
 
 /// What `CONFIG GET` shows.
-pub(super) fn settings(config: &Config) -> Vec<Setting> {
+pub(super) fn settings(config: &Config, clients_max: usize) -> Vec<Setting> {
     let setting = |name, value: String| Setting { name, value };
     let durability = match config.durability {
         Durability::Always => "always",
@@ -61,7 +61,8 @@ pub(super) fn settings(config: &Config) -> Vec<Setting> {
         setting("appendfsync", durability.to_owned()),
         setting("save", String::new()),
         setting("databases", "1".to_owned()),
-        setting("maxclients", config.max_clients.to_string()),
+        setting("maxclients", clients_max.to_string()),
+        setting("tcp-keepalive", config.tcp_keepalive.map_or(0, |it| it.as_secs()).to_string()),
         setting("dir", config.data.display().to_string()),
         // Ours.
         setting("memory", format_bytes(config.memory_bytes)),

@@ -9,7 +9,10 @@ use quipu_engine::{Listing, Refusal};
 use quipu_storage::ShardId;
 
 use super::{Node, mail::ListShard};
-use crate::resp::{Protocol, Reply, Request, glob};
+use crate::{
+    http::Counters,
+    resp::{Protocol, Reply, Request, glob},
+};
 
 /// How many counters are looked at in one go.
 const PAGE: usize = 1000;
@@ -59,7 +62,7 @@ impl Job {
                 keys.map(|keys| write_keys(&keys, &mut Reply::new(&mut out, protocol)))
             }
             Self::Count => {
-                let count = i64::try_from(node.count().await).unwrap_or(i64::MAX);
+                let count = i64::try_from(node.size().await).unwrap_or(i64::MAX);
                 Reply::new(&mut out, protocol).integer(count);
                 Ok(())
             }

@@ -4,16 +4,17 @@
 mod answer;
 mod connection;
 mod facts;
+mod files;
 mod folder;
 mod jobs;
 mod mail;
 mod requests;
+mod slab;
 mod waiting;
 mod worker;
 
 use std::{
     collections::BTreeMap,
-    future::Future,
     io,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
@@ -42,7 +43,7 @@ use self::{
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
-    http::{Counters, ListRequest, serve_http},
+    http::{Counters, HttpLimits, ListRequest, serve_http_within},
     metrics::Metrics,
     resp::{Protocol, Setting},
 };
@@ -111,6 +112,7 @@ pub(crate) struct Shared {
     settings: Vec<Setting>,
     clients: Mutex<BTreeMap<u64, Client>>,
     clients_max: usize,
+    tcp_keepalive: Option<Duration>,
     client_ids: AtomicU64,
     commands_forgotten: AtomicU64,
     notes: Mutex<Vec<Note>>,
@@ -188,17 +190,6 @@ impl Node {
         asked.await.map_err(|_| stopping())
     }
 
-    /// Runs a command. What it needs is copied before this returns.
-    fn run(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send + use<> {
-        let worker = self.shared.owner(self.shared.shards.of(command.key));
-        let command = OwnedCommand::new(command);
-        let node = self.clone();
-        async move {
-            let answer = node.ask(worker, |answer| Mail::Call { command, answer }).await;
-            answer.unwrap_or_else(Answer::Refused)
-        }
-    }
-
     async fn list_page(&self, request: ListShard) -> Result<Listing, Refusal> {
         let worker = self.shared.owner(request.shard);
         self.ask(worker, |answer| Mail::List { request, answer }).await?
@@ -208,9 +199,17 @@ impl Node {
         let worker = self.shared.owner(request.shard);
         self.ask(worker, |answer| Mail::Clear { request, answer }).await?
     }
+}
 
-    /// A page of counters, in the order of their keys.
-    async fn list_all(&self, request: ListRequest) -> Result<Listing, Refusal> {
+impl Counters for Node {
+    async fn call(&self, command: Command<'_>) -> Answer {
+        let worker = self.shared.owner(self.shared.shards.of(command.key));
+        let command = OwnedCommand::new(command);
+        let answer = self.ask(worker, |answer| Mail::Call { command, answer }).await;
+        answer.unwrap_or_else(Answer::Refused)
+    }
+
+    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
         let ListRequest { prefix, after, limit } = request;
         let mut counters = Vec::new();
         let mut more = false;
@@ -236,27 +235,12 @@ impl Node {
         Ok(Listing { counters, next })
     }
 
-    /// How many counters exist.
-    async fn count(&self) -> u64 {
+    async fn size(&self) -> u64 {
         let mut count = 0;
         for worker in 0..self.shared.workers() {
             count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
         }
         count
-    }
-}
-
-impl Counters for Node {
-    fn call(&self, command: Command<'_>) -> impl Future<Output = Answer> + Send {
-        self.run(command)
-    }
-
-    async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
-        self.list_all(request).await
-    }
-
-    async fn size(&self) -> u64 {
-        self.count().await
     }
 
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
@@ -306,6 +290,8 @@ fn seed() -> u64 {
 impl Server {
     /// Opens the data folder and begins to serve.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
+        // Before anything is opened: what is left after storage is for clients.
+        let places = files::provide(config)?;
         let storage_failed = |why| ServeError::Storage { folder: config.data.clone(), why };
         let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
         let log_config = LogConfig { workers, ..LogConfig::default() };
@@ -332,9 +318,10 @@ impl Server {
                 Durability::Interval(every) => Some(every),
             },
             users: config.users.clone(),
-            settings: folder::settings(config),
+            settings: folder::settings(config, places.resp),
             clients: Mutex::default(),
-            clients_max: config.max_clients,
+            clients_max: places.resp,
+            tcp_keepalive: config.tcp_keepalive,
             client_ids: AtomicU64::new(1),
             commands_forgotten: AtomicU64::new(0),
             notes: Mutex::new(vec![Note::default(); config.workers]),
@@ -345,7 +332,8 @@ impl Server {
         });
         let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
         let node = Node { shared };
-        let front = start_front(runtime, node.clone(), http)?;
+        let limits = HttpLimits::for_connections(places.http, config.tcp_keepalive);
+        let front = start_front(runtime, node.clone(), http, limits)?;
         let mut server = Self {
             node,
             workers: Vec::new(),
@@ -462,6 +450,7 @@ fn start_front(
     runtime: tokio::runtime::Runtime,
     node: Node,
     http: Option<TcpListener>,
+    limits: HttpLimits,
 ) -> Result<Front, ServeError> {
     let (stop, stopped) = oneshot::channel();
     let work = move || {
@@ -470,7 +459,7 @@ fn start_front(
             let stopped = async { drop(stopped.await) };
             let Some(listener) = http else { return stopped.await };
             let (users, metrics) = (node.shared.users.clone(), node.shared.metrics.clone());
-            if let Err(error) = serve_http(listener, node, users, metrics, stopped).await {
+            if let Err(error) = serve_http_within(limits, listener, node, users, metrics, stopped).await {
                 tracing::error!(%error, "HTTP is not served any more");
             }
         });

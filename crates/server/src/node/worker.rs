@@ -22,9 +22,11 @@ use super::{
     jobs::Job,
     mail::{Cleared, Clearing, ListShard, Mail, OwnedCommand, Return},
     requests::Submit,
+    slab::Slab,
     waiting::{Address, Part, name_of, named},
 };
 use crate::{
+    keepalive::keep_alive,
     metrics::{CommandName, CommandOutcome, CommandTally, WorkerMetrics},
     resp::{Parsed, Protocol, Reply, Session, Step},
 };
@@ -55,16 +57,14 @@ pub(super) struct Worker {
     listener: Option<TcpListener>,
     accept_again: Option<Instant>,
     host: EmbeddedHost,
-    connections: Vec<Option<Box<Connection>>>,
-    free: Vec<usize>,
+    connections: Slab<Box<Connection>>,
     readable: Vec<usize>,
     news: Vec<usize>,
     /// Commands for other workers' shards.
     outgoing: Vec<Vec<(Ticket, OwnedCommand)>>,
     /// Answers for other workers' clients.
     answers: Vec<Vec<(Ticket, Answer)>>,
-    guests: Vec<Option<Return>>,
-    free_guests: Vec<usize>,
+    guests: Slab<Return>,
     /// To be started when the commands before them have been sent on.
     jobs: Vec<(Job, Ticket, Protocol)>,
     /// To be done when nothing is uncommitted.
@@ -105,14 +105,12 @@ impl Worker {
             listener,
             accept_again: None,
             host,
-            connections: Vec::new(),
-            free: Vec::new(),
+            connections: Slab::new(),
             readable: Vec::new(),
             news: Vec::new(),
             outgoing: (0..workers).map(|_| Vec::new()).collect(),
             answers: (0..workers).map(|_| Vec::new()).collect(),
-            guests: Vec::new(),
-            free_guests: Vec::new(),
+            guests: Slab::new(),
             jobs: Vec::new(),
             after_commit: Vec::new(),
             watches: BTreeMap::new(),
@@ -177,20 +175,14 @@ impl Worker {
             MAILBOX => {}
             LISTENER => self.accept(),
             Token(index) => {
-                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
-                    return;
-                };
+                let Some(connection) = self.connections.get_mut(index) else { return };
                 connection.has_ended |= event.is_read_closed();
                 let may_write = event.is_writable() || event.is_error();
-                if may_write && !connection.out.is_empty() && !connection.has_news {
-                    connection.has_news = true;
-                    self.news.push(index);
+                if may_write && !connection.out.is_empty() {
+                    connection.tell(index, &mut self.news);
                 }
-                if (event.is_readable() || event.is_read_closed() || event.is_error())
-                    && !connection.is_listed
-                {
-                    connection.is_listed = true;
-                    self.readable.push(index);
+                if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    connection.list(index, &mut self.readable);
                 }
             }
         }
@@ -256,32 +248,22 @@ impl Worker {
     }
 
     fn welcome(&mut self, stream: std::net::TcpStream, id: u64) {
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.connections.push(None);
-            self.connections.len() - 1
-        });
         let mut socket = TcpStream::from_std(stream);
         // Without it, answers wait for acknowledgements.
         let _ = socket.set_nodelay(true);
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        if let Err(error) = self.poll.registry().register(&mut socket, Token(index), interest) {
+        keep_alive(&socket, self.shared.tcp_keepalive);
+        let (token, interest) = (Token(self.connections.next()), Interest::READABLE | Interest::WRITABLE);
+        if let Err(error) = self.poll.registry().register(&mut socket, token, interest) {
             tracing::warn!(%error, "a client could not be registered; its connection is closed");
-            self.free.push(index);
             self.shared.forget(id);
             return;
         }
         let session = Session::new(id, &*self.shared);
-        self.connections[index] =
-            Some(Box::new(Connection::new(id, self.shared.heard_ms(id), socket, session)));
+        self.connections.insert(Box::new(Connection::new(id, self.shared.heard_ms(id), socket, session)));
     }
 
     fn guest(&mut self, return_to: Return) -> Ticket {
-        let index = self.free_guests.pop().unwrap_or_else(|| {
-            self.guests.push(None);
-            self.guests.len() - 1
-        });
-        self.guests[index] = Some(return_to);
-        Address::Guest { index }.ticket()
+        Address::Guest { index: self.guests.insert(return_to) }.ticket()
     }
 
     /// A page of counters to be deleted; all of it is committed at this moment, or in this very batch.
@@ -311,10 +293,10 @@ impl Worker {
 
     fn read_clients(&mut self) {
         for index in mem::take(&mut self.readable) {
-            let Some(mut connection) = self.connections[index].take() else { continue };
+            let Some(mut connection) = self.connections.lend(index) else { continue };
             connection.is_listed = false;
             self.read_client(index, &mut connection);
-            self.connections[index] = Some(connection);
+            self.connections.give_back(index, connection);
             if self.host.record_bytes() >= RECORD_BYTES_MAX {
                 self.commit();
             }
@@ -340,30 +322,16 @@ impl Worker {
                 connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
                 self.take_bytes(index, connection, &buffer[..bytes]);
                 if connection.has_ended || matches!(received, Received::Some(_)) {
-                    self.list(index, connection);
+                    connection.list(index, &mut self.readable);
                 }
             }
         }
         self.buffer = buffer;
     }
 
-    fn list(&mut self, index: usize, connection: &mut Connection) {
-        if !connection.is_listed {
-            connection.is_listed = true;
-            self.readable.push(index);
-        }
-    }
-
-    fn tell(&mut self, index: usize, connection: &mut Connection) {
-        if !connection.has_news {
-            connection.has_news = true;
-            self.news.push(index);
-        }
-    }
-
     fn hang_up(&mut self, index: usize, connection: &mut Connection, state: State) {
         connection.state = state;
-        self.tell(index, connection);
+        connection.tell(index, &mut self.news);
     }
 
     /// Bytes that have just arrived. Most often they are whole commands and need not be kept.
@@ -412,7 +380,7 @@ impl Worker {
                     if !behind.is_empty() {
                         connection.queue.push_ready(behind);
                     }
-                    self.tell(index, connection);
+                    connection.tell(index, &mut self.news);
                 }
                 Ok(Parsed::Incomplete { consumed }) => return taken + consumed,
                 Err(error) => {
@@ -420,7 +388,7 @@ impl Worker {
                     Reply::new(&mut reply, Protocol::Resp2).error(&error);
                     connection.queue.push_ready(reply);
                     connection.state = State::Closing;
-                    self.tell(index, connection);
+                    connection.tell(index, &mut self.news);
                 }
             }
         }
@@ -447,12 +415,12 @@ impl Worker {
     /// A job is done: what the client has asked after it may begin.
     fn end_job(&mut self, ticket: Ticket) {
         let Address::Connection { index, .. } = Address::of(ticket) else { return };
-        let Some(mut connection) = self.connections.get_mut(index).and_then(Option::take) else { return };
+        let Some(mut connection) = self.connections.lend(index) else { return };
         if let Some(rest) = connection.queue.end_job() {
             let (queue, protocol) = (&mut connection.queue, rest.protocol);
             Submit { worker: self, index, queue, protocol }.go_on(rest);
         }
-        self.connections[index] = Some(connection);
+        self.connections.give_back(index, connection);
     }
 
     /// Makes the batch durable, and passes on what may be known then.
@@ -489,18 +457,12 @@ impl Worker {
     fn deliver(&mut self, ticket: Ticket, part: Part) {
         match Address::of(ticket) {
             Address::Connection { index, sequence, part: at } => {
-                let Some(connection) = self.connections.get_mut(index).and_then(Option::as_mut) else {
-                    return;
-                };
+                let Some(connection) = self.connections.get_mut(index) else { return };
                 connection.queue.deliver(sequence, at, part);
-                if !connection.has_news {
-                    connection.has_news = true;
-                    self.news.push(index);
-                }
+                connection.tell(index, &mut self.news);
             }
             Address::Guest { index } => {
-                let Some(guest) = self.guests[index].take() else { return };
-                self.free_guests.push(index);
+                let Some(guest) = self.guests.remove(index) else { return };
                 let Part::Answer(answer) = part else { return };
                 match guest {
                     Return::Worker { index, ticket } => self.answers[index].push((ticket, answer)),
@@ -539,7 +501,7 @@ impl Worker {
     }
 
     fn send(&mut self, index: usize) {
-        let Some(connection) = self.connections[index].as_mut() else { return };
+        let Some(connection) = self.connections.get_mut(index) else { return };
         connection.has_news = false;
         connection.queue.write_ready(&mut connection.out);
         connection.send();
@@ -547,16 +509,14 @@ impl Worker {
             let id = connection.id;
             // A socket that is closed leaves the poll by itself; this is for other systems.
             let _ = self.poll.registry().deregister(connection.socket());
-            self.connections[index] = None;
-            self.free.push(index);
+            self.connections.remove(index);
             self.shared.forget(id);
             return;
         }
         // It may have been held up by what it had not been told.
         let has_more = connection.was_held_up || !connection.input.is_empty();
-        if !connection.is_listed && connection.may_read() && has_more {
-            connection.is_listed = true;
-            self.readable.push(index);
+        if connection.may_read() && has_more {
+            connection.list(index, &mut self.readable);
         }
     }
 
@@ -629,11 +589,11 @@ impl Worker {
         self.finish_batch();
         let until = Instant::now() + LAST_ANSWERS;
         let unsent = |worker: &Self| {
-            let mut connections = worker.connections.iter().flatten();
+            let mut connections = worker.connections.iter();
             connections.any(|connection| connection.state != State::Gone && !connection.out.is_empty())
         };
         while unsent(&self) && Instant::now() < until {
-            for index in 0..self.connections.len() {
+            for index in self.connections.indices() {
                 self.send(index);
             }
             std::thread::sleep(Duration::from_millis(1));

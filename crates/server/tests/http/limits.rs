@@ -13,8 +13,14 @@ const FEW: usize = 20;
 
 /// A server with little patience and few places.
 fn strict() -> Server {
-    let limits =
-        HttpLimits { connections: FEW, watches: FEW / 2, head_time: SOON, body_time: SOON, stall_time: SOON };
+    let limits = HttpLimits {
+        connections: FEW,
+        watches: FEW / 2,
+        head_time: SOON,
+        body_time: SOON,
+        stall_time: SOON,
+        ..HttpLimits::default()
+    };
     Server::with(Users::default(), limits)
 }
 

@@ -42,8 +42,8 @@ pub trait DiskFile: Send + std::fmt::Debug {
     /// success, and trying again proves nothing: the system may have dropped the pages.
     fn sync(&mut self) -> io::Result<()>;
     /// Extends the file to `bytes` with zeros that are really written, so that later writes within them change
-    /// no metadata and find their space reserved.
-    fn reserve(&mut self, bytes: u64) -> io::Result<()>;
+    /// no metadata and find their space reserved. Returns how many it has then: a longer file stays as it is.
+    fn reserve(&mut self, bytes: u64) -> io::Result<u64>;
     /// The first `bytes` of the content, or all of it if there is less.
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>>;
 }
@@ -116,7 +116,7 @@ impl DiskFile for File {
         self.sync_data()
     }
 
-    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+    fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
         let zeros = vec![0; ZEROS_BYTES];
         let mut at = self.metadata()?.len();
         while at < bytes {
@@ -124,7 +124,7 @@ impl DiskFile for File {
             self.write_all_at(&zeros[..step], at)?;
             at += step as u64;
         }
-        Ok(())
+        Ok(at)
     }
 
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>> {

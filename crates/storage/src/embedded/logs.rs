@@ -29,15 +29,18 @@ const LATER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub struct LogConfig {
     /// How many workers write; each has a log of its own. May change from run to run.
     pub workers: u16,
-    /// How much space is reserved at once.
+    /// How long a file gets before the next one begins.
     pub segment_bytes: u64,
+    /// How much of it is reserved at once: less makes a start cheaper, more makes pauses rarer.
+    pub reserve_bytes: u64,
     /// Nothing, except in tests.
     pub flaws: Flaws,
 }
 
 impl Default for LogConfig {
     fn default() -> Self {
-        Self { workers: 1, segment_bytes: 64 * 1024 * 1024, flaws: Flaws::default() }
+        let (segment_bytes, reserve_bytes) = (64 * 1024 * 1024, 4 * 1024 * 1024);
+        Self { workers: 1, segment_bytes, reserve_bytes, flaws: Flaws::default() }
     }
 }
 
@@ -72,8 +75,8 @@ impl<D: Disk> Logs<D> {
         let mut found: BTreeMap<ShardId, Found> = BTreeMap::new();
         let mut wals = Vec::with_capacity(usize::from(count));
         for worker in 0..count {
-            let LogConfig { segment_bytes, flaws, .. } = config;
-            let layout = Layout { store, worker, segment_bytes, flaws };
+            let LogConfig { segment_bytes, reserve_bytes, flaws, .. } = config;
+            let layout = Layout { store, worker, segment_bytes, reserve_bytes, flaws };
             let files = files.remove(&worker).unwrap_or_default();
             let visit = &mut |entry: Entry<'_>| found.entry(entry.shard).or_default().add(entry);
             wals.push(Wal::recover(Arc::clone(&disk), layout, files, visit)?);

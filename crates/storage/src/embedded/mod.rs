@@ -27,7 +27,7 @@ use std::{fs, path::Path, sync::Arc};
 pub use self::{
     disk::{Disk, DiskFile, Folder},
     logs::{EmbeddedLog, LogConfig, Logs},
-    table::FjallTable,
+    table::{FjallTable, TABLE_FILES_MAX},
 };
 use crate::StorageError;
 use lock::FolderLock;

@@ -21,6 +21,10 @@ const MEMTABLE_BYTES: u64 = 16 * 1024 * 1024;
 const JOURNAL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const CACHE_BYTES: u64 = 32 * 1024 * 1024;
 
+/// Files of rows that are kept open to be read from. Others are opened for each read: what a process may open is for
+/// its clients too.
+pub const TABLE_FILES_MAX: usize = 128;
+
 const ROWS: &str = "rows";
 const FLOORS: &str = "floors";
 const SLICE: &str = "slice-";
@@ -103,6 +107,7 @@ impl FjallTable {
         let database = Database::builder(folder)
             .worker_threads(1)
             .cache_size(CACHE_BYTES)
+            .max_cached_files(Some(TABLE_FILES_MAX))
             .max_journaling_size(JOURNAL_BYTES_MAX)
             .open()
             .map_err(failed("opening"))?;

@@ -26,7 +26,15 @@ pub(super) struct Layout {
     pub store: u64,
     pub worker: u16,
     pub segment_bytes: u64,
+    pub reserve_bytes: u64,
     pub flaws: Flaws,
+}
+
+impl Layout {
+    /// How much of a file is reserved when so much of it is needed: in steps, and no more than a segment gets.
+    fn reserve(&self, needed: u64) -> u64 {
+        needed.next_multiple_of(self.reserve_bytes.max(1)).min(self.segment_bytes).max(needed)
+    }
 }
 
 /// A frame that is not known to be durable.
@@ -44,7 +52,8 @@ struct Active<F> {
     file: F,
     /// Where the next frame goes.
     end: u64,
-    bytes: u64,
+    /// Up to here the file is there, as zeros.
+    reserved: u64,
 }
 
 /// What the log needs to know about shards while it writes.
@@ -148,7 +157,8 @@ impl<D: Disk> Wal<D> {
             return self.begin_segment(shards, bytes);
         }
         match &self.active {
-            Some(active) if active.end + bytes <= active.bytes => Ok(()),
+            Some(active) if active.end + bytes <= active.reserved => Ok(()),
+            Some(active) if active.end + bytes <= self.layout.segment_bytes => self.extend(bytes),
             Some(_) => {
                 // Flushed first: the next segment's header says that everything before it is durable.
                 self.sync(shards)?;
@@ -156,6 +166,23 @@ impl<D: Disk> Wal<D> {
             }
             None => self.begin_segment(shards, bytes),
         }
+    }
+
+    /// Reserves more of the file in use. An error means that it is as long as it was, or in doubt.
+    fn extend(&mut self, bytes: u64) -> Result<(), StorageError> {
+        let active = self.active.as_mut().expect("there is a file in use");
+        let extended = match active.file.reserve(self.layout.reserve(active.end + bytes)) {
+            // What is behind the frames does not count, whatever became of it: the file is as good as before.
+            Err(error) => Err(error),
+            Ok(reserved) => {
+                let flushed = active.file.sync();
+                // This flush was one of frames too.
+                self.doubtful |= flushed.is_err();
+                flushed.map(|()| active.reserved = reserved)
+            }
+        };
+        let name = active.segment.name.clone();
+        extended.map_err(|error| self.file_error("reserving space in", &name, error))
     }
 
     /// Writes a frame for which there is room. It is not durable before [`Wal::sync`]; an error in writing shows
@@ -213,11 +240,11 @@ impl<D: Disk> Wal<D> {
         let snapshot = shards.snapshot();
         let mut needed = HEADER_BYTES + frame::frame_bytes(snapshot.len());
         needed += self.pending.iter().map(|frame| frame::frame_bytes(frame.payload.len())).sum::<usize>();
-        let bytes = self.layout.segment_bytes.max(needed as u64 + extra);
+        let bytes = self.layout.reserve(needed as u64 + extra);
         self.number += 1;
         let number = self.number;
         let name = segment_name(self.layout.worker, number);
-        let mut file = self.new_file(&name, bytes)?;
+        let (mut file, reserved) = self.new_file(&name, bytes)?;
         self.abandoned.push(name.clone());
         let header = Header { id: id_of(self.layout, number), first: self.synced.saturating_add(1) };
         let mut newest = BTreeMap::new();
@@ -256,7 +283,7 @@ impl<D: Disk> Wal<D> {
             }
         }
         let segment = Segment { name, number, newest, reusable: true };
-        let active = Active { segment, file, end: (HEADER_BYTES + frames.len()) as u64, bytes };
+        let active = Active { segment, file, end: (HEADER_BYTES + frames.len()) as u64, reserved };
         if let Some(before) = self.active.replace(active) {
             self.sealed.push_back(Segment { reusable: sound, ..before.segment });
         }
@@ -281,16 +308,17 @@ impl<D: Disk> Wal<D> {
         }
     }
 
-    fn new_file(&mut self, name: &str, bytes: u64) -> Result<D::File, StorageError> {
+    /// A file with so many bytes reserved or more, and how many.
+    fn new_file(&mut self, name: &str, bytes: u64) -> Result<(D::File, u64), StorageError> {
         let made = match self.spares.pop() {
             Some(spare) => self.disk.rename(&spare, name).and_then(|()| self.disk.open(name)),
             None => self.disk.create(name),
         };
         let reserved = made.and_then(|mut file| {
-            file.reserve(bytes)?;
+            let reserved = file.reserve(bytes)?;
             file.sync()?;
             self.disk.sync_names()?;
-            Ok(file)
+            Ok((file, reserved))
         });
         reserved.map_err(|error| {
             self.abandoned.push(name.to_owned());

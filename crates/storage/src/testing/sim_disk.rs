@@ -324,7 +324,7 @@ impl DiskFile for SimFile {
         Ok(())
     }
 
-    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+    fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
         let mut state = self.step(Operation::Reserve)?;
         let content = &mut state.files[self.file];
         let (from, to) = (content.seen.len(), usize::try_from(bytes).map_err(io::Error::other)?);
@@ -332,7 +332,7 @@ impl DiskFile for SimFile {
             apply(&mut content.seen, from, &vec![0; to - from]);
             content.unflushed.push((from, vec![0; to - from]));
         }
-        Ok(())
+        Ok(content.seen.len() as u64)
     }
 
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>> {

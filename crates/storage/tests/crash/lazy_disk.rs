@@ -35,7 +35,7 @@ impl DiskFile for StubbornFile {
             result => result,
         }
     }
-    fn reserve(&mut self, bytes: u64) -> io::Result<()> {
+    fn reserve(&mut self, bytes: u64) -> io::Result<u64> {
         self.file.reserve(bytes)
     }
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>> {

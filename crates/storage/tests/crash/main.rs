@@ -38,7 +38,8 @@ struct Setup {
 }
 
 fn right() -> Setup {
-    let config = LogConfig { workers: WORKERS, segment_bytes: 2048, ..LogConfig::default() };
+    let config =
+        LogConfig { workers: WORKERS, segment_bytes: 2048, reserve_bytes: 512, ..LogConfig::default() };
     Setup { config, order: Order::RowsThenMark, lie: false, stubborn: false }
 }
 

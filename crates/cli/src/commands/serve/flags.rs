@@ -53,9 +53,12 @@ struct Flags {
     /// How often the filter may take a new operation for a repeated one [default: 0.000001]
     #[arg(long, env = "QUIPU_IDMP_FPP", value_name = "P")]
     idmp_fpp: Option<String>,
-    /// How many Redis clients may be connected [default: 10000]
+    /// How many Redis clients may be connected; fewer if the system allows fewer open files [default: 10000]
     #[arg(long, env = "QUIPU_MAX_CLIENTS", value_name = "N")]
     max_clients: Option<String>,
+    /// After so many seconds of silence a client is asked whether it is still there; 0 is never [default: 300]
+    #[arg(long, env = "QUIPU_TCP_KEEPALIVE", value_name = "SECONDS")]
+    tcp_keepalive: Option<String>,
     /// The password of the user `default`. Better in the environment or the file: other users of the machine see flags
     #[arg(long, env = "QUIPU_REQUIREPASS", value_name = "PASSWORD", hide_env_values = true)]
     requirepass: Option<String>,

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use quipu_server::Server;
 use quipu_server::config::{Config, Origin, Settings, settings};
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
@@ -41,7 +42,9 @@ fn serve(config: &Config) -> Result<(), Failure> {
     ctrlc::set_handler(move || _ = stop.send(()))
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
     let server = Server::start(config).map_err(Failure::failed)?;
-    println!("{}", ready(&server));
+    // Nobody may read it, or the reader may have gone: it serves all the same.
+    let _ = writeln!(std::io::stdout(), "{}", ready(&server));
+    tracing::info!("{}", ready(&server));
     // The sender lives as long as the handler, which is for ever.
     let _ = stopped.recv();
     tracing::info!("stopping");

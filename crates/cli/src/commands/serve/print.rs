@@ -57,6 +57,9 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
         settings::IDMP_MODE => text(&config.idmp_mode),
         settings::IDMP_FPP => Value::Float(config.idmp_fpp),
         settings::MAX_CLIENTS => number(config.max_clients),
+        settings::TCP_KEEPALIVE => Value::Integer(
+            config.tcp_keepalive.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX)),
+        ),
         settings::REQUIREPASS if settings.text(known).is_some() => return Shown::Masked,
         settings::REQUIREPASS => {
             return Shown::Unset("clients need no password for the user default".to_owned());
