@@ -12,3 +12,7 @@ mod node;
 pub mod resp;
 
 pub use node::{ServeError, Server};
+
+/// How long a command waits, in milliseconds, until all sites have the definition of a new bounded counter, unless it says
+/// otherwise.
+const CREATE_WAIT_MS: u64 = 2_000;

@@ -237,7 +237,7 @@ pub fn add(body: &[u8]) -> Result<Add, String> {
         Some(BeyondWord::Skip) => Beyond::Skip,
         Some(BeyondWord::Saturate) => Beyond::Saturate,
     };
-    Ok(Add { amount: body.amount.0, lower, upper, beyond })
+    Ok(Add { amount: body.amount.0, lower, upper, beyond, remote_ms: 0 })
 }
 
 /// The body of a creation.

@@ -67,7 +67,7 @@ impl Problem {
             }
         };
         match *refusal {
-            Refusal::OutOfBounds { amount, limit, value, available } => problem.with_members([
+            Refusal::OutOfBounds { amount, limit, value, available, .. } => problem.with_members([
                 ("amount", show(amount.into())),
                 ("limit", show(limit.into())),
                 ("value", show(value.into())),
@@ -79,7 +79,11 @@ impl Problem {
             Refusal::TooOld { age_ms, window_ms } => {
                 problem.with_members([("age_ms", show(age_ms.into())), ("window_ms", show(window_ms.into()))])
             }
-            Refusal::NotStored(_) | Refusal::InDoubt(_) => problem.with_header("retry-after", "1"),
+            Refusal::NotStored(_)
+            | Refusal::InDoubt(_)
+            | Refusal::Reserved { .. }
+            | Refusal::Unsettled { .. }
+            | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
         }
     }
@@ -106,6 +110,15 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
             (StatusCode::UNPROCESSABLE_ENTITY, "from-the-future", "The operation's id is from the future")
         }
         Refusal::Exists => (StatusCode::CONFLICT, "exists", "The counter exists"),
+        Refusal::Creating { .. } => {
+            (StatusCode::ACCEPTED, "creating", "Not all sites have the definition yet")
+        }
+        Refusal::Reserved { .. } => (StatusCode::CONFLICT, "reserved", "The counter is being created"),
+        Refusal::UsedBefore => (StatusCode::CONFLICT, "used-before", "The key was counted on without bounds"),
+        Refusal::Unsettled { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "unsettled", "Too many operations wait for another site")
+        }
+        Refusal::Joining => (StatusCode::SERVICE_UNAVAILABLE, "joining", "This site is joining the cluster"),
         Refusal::BoundedReset => (StatusCode::CONFLICT, "bounded", "A bounded counter is not reset"),
         Refusal::BadDefinition(_) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "bad-definition", "The limits contradict each other")

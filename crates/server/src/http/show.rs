@@ -114,7 +114,9 @@ pub(super) struct ListBody {
 #[derive(Debug, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 pub(super) enum OutcomeBody {
-    Counted { value: Number, applied: Number },
+    Counted { value: Number, applied: Number, site: String },
+    Provisional { value: Number, applied: Number, site: String },
+    Cancelled { counted_at: String },
     Unknown,
     TooOld,
 }
@@ -122,9 +124,17 @@ pub(super) enum OutcomeBody {
 impl OutcomeBody {
     pub(super) fn of(outcome: Outcome, numbers: Numbers) -> Self {
         match outcome {
-            Outcome::Counted(added) => {
-                Self::Counted { value: numbers.show(added.value), applied: numbers.show(added.applied) }
-            }
+            Outcome::Counted(Added { value, applied, site, .. }) => Self::Counted {
+                value: numbers.show(value),
+                applied: numbers.show(applied),
+                site: site.to_string(),
+            },
+            Outcome::Provisional(Added { value, applied, site, .. }) => Self::Provisional {
+                value: numbers.show(value),
+                applied: numbers.show(applied),
+                site: site.to_string(),
+            },
+            Outcome::Cancelled { counted_at } => Self::Cancelled { counted_at: counted_at.to_string() },
             Outcome::Unknown => Self::Unknown,
             Outcome::TooOld => Self::TooOld,
         }

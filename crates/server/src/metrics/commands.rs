@@ -38,7 +38,7 @@ impl CommandName {
             Action::Add { .. } => Self::Add,
             Action::Get => Self::Get,
             Action::Reset { .. } => Self::Reset,
-            Action::Create(_) => Self::Create,
+            Action::Create { .. } => Self::Create,
             Action::Inspect => Self::Inspect,
             Action::Outcome(_) => Self::Outcome,
         }

@@ -1,7 +1,7 @@
 //! The names and numbers that Prometheus reads.
 
 use super::*;
-use quipu_engine::{Action, Added, Refusal, Reply};
+use quipu_engine::{Action, Added, Refusal, Reply, SiteId};
 
 fn value(text: &str, series: &str) -> Option<String> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ').map(str::to_owned))
@@ -38,8 +38,8 @@ fn everything_has_a_series_from_the_start() {
 fn a_tally_is_reported_once() {
     let metrics = Metrics::new();
     let mut tally = CommandTally::default();
-    let added = Reply::Added(Added { value: 1, applied: 1, repeated: false });
-    let repeated = Reply::Added(Added { value: 1, applied: 1, repeated: true });
+    let added = Reply::Added(Added { value: 1, applied: 1, repeated: false, site: SiteId::FIRST });
+    let repeated = Reply::Added(Added { value: 1, applied: 1, repeated: true, site: SiteId::FIRST });
     tally.count(CommandName::Add, CommandOutcome::of(&added));
     tally.count(CommandName::Add, CommandOutcome::of(&repeated));
     tally.count(CommandName::of(&Action::Get), CommandOutcome::of(&Reply::Value(None)));

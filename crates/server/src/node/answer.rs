@@ -90,7 +90,11 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::OutOfBounds { .. } => "OUTOFBOUNDS",
         Refusal::OtherAmount { .. } => "IDMPMISMATCH",
         Refusal::TooOld { .. } | Refusal::FromTheFuture { .. } => "IDMPTIME",
-        Refusal::Exists => "EXISTS",
+        Refusal::Exists | Refusal::UsedBefore => "EXISTS",
+        Refusal::Creating { .. } => "CREATING",
+        Refusal::Reserved { .. } => "RESERVED",
+        Refusal::Unsettled { .. } => "UNSETTLED",
+        Refusal::Joining => "JOINING",
         Refusal::BoundedReset => "BOUNDED",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",
@@ -159,13 +163,22 @@ fn write_rights(inspection: &Inspection, reply: &mut Reply<'_>) {
     }
 }
 
+fn write_counted(word: &[u8], added: Added, reply: &mut Reply<'_>) {
+    reply.array(4);
+    reply.bulk(word);
+    reply.integer(added.value);
+    reply.integer(added.applied);
+    reply.bulk(added.site.to_string().as_bytes());
+}
+
 fn write_outcome(outcome: Outcome, reply: &mut Reply<'_>) {
     match outcome {
-        Outcome::Counted(Added { value, applied, .. }) => {
-            reply.array(3);
-            reply.bulk(b"counted");
-            reply.integer(value);
-            reply.integer(applied);
+        Outcome::Counted(added) => write_counted(b"counted", added, reply),
+        Outcome::Provisional(added) => write_counted(b"provisional", added, reply),
+        Outcome::Cancelled { counted_at } => {
+            reply.array(2);
+            reply.bulk(b"cancelled");
+            reply.bulk(counted_at.to_string().as_bytes());
         }
         Outcome::Unknown => {
             reply.array(1);

@@ -12,57 +12,9 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Action, Command, Listing, OperationId, Refusal, Reply, Ticket};
+use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, Ticket};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
-
-/// A command that has left the buffer it was parsed from.
-#[derive(Debug)]
-pub(super) struct OwnedCommand {
-    key: Box<[u8]>,
-    operation: Option<OwnedOperation>,
-    /// Its operation is in `operation`.
-    action: Action<'static>,
-}
-
-#[derive(Debug)]
-struct OwnedOperation {
-    producer: Box<[u8]>,
-    id: Box<[u8]>,
-}
-
-/// Stands in an owned action for the operation beside it.
-const ELSEWHERE: OperationId<'static> = OperationId { producer: b"", id: b"" };
-
-impl OwnedCommand {
-    pub(super) fn new(command: Command<'_>) -> Self {
-        let (action, operation) = match command.action {
-            Action::Add { add, operation: None } => (Action::Add { add, operation: None }, None),
-            Action::Add { add, operation } => (Action::Add { add, operation: Some(ELSEWHERE) }, operation),
-            Action::Outcome(operation) => (Action::Outcome(ELSEWHERE), Some(operation)),
-            Action::Get => (Action::Get, None),
-            Action::Reset { to } => (Action::Reset { to }, None),
-            Action::Create(limits) => (Action::Create(limits), None),
-            Action::Inspect => (Action::Inspect, None),
-        };
-        let operation = operation
-            .map(|OperationId { producer, id }| OwnedOperation { producer: producer.into(), id: id.into() });
-        Self { key: command.key.into(), operation, action }
-    }
-
-    pub(super) fn get(&self) -> Command<'_> {
-        let elsewhere = || match &self.operation {
-            Some(OwnedOperation { producer, id }) => OperationId { producer, id },
-            None => ELSEWHERE,
-        };
-        let action = match self.action {
-            Action::Add { add, operation } => Action::Add { add, operation: operation.map(|_| elsewhere()) },
-            Action::Outcome(_) => Action::Outcome(elsewhere()),
-            other => other,
-        };
-        Command { key: &self.key, action }
-    }
-}
 
 /// What a worker is asked or told.
 #[derive(Debug)]

@@ -25,8 +25,8 @@ use std::{
 
 use mio::{Poll, Waker};
 use quipu_engine::{
-    Command, Host, Listing, Moment, OpenError, Refusal, Reply as Answer, Settings, Shards, SiteId, Window,
-    WindowMode,
+    Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards, SiteId,
+    Window, WindowMode,
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -37,7 +37,7 @@ use tokio::sync::{oneshot, watch};
 use self::{
     facts::{Client, Note},
     jobs::{Cursors, Job},
-    mail::{Cleared, ListShard, Mail, Mailbox, OwnedCommand},
+    mail::{Cleared, ListShard, Mail, Mailbox},
     worker::Worker,
 };
 use crate::{
@@ -360,6 +360,7 @@ impl Server {
             memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
                 / usize::from(shared.shards.count()),
             seed: seed(),
+            ..Settings::default()
         };
         let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };
         let mut listener = listener.map(mio::net::TcpListener::from_std);

@@ -2,6 +2,8 @@
 
 use quipu_engine::{Action, Add, Beyond, Command, Limits};
 
+use crate::CREATE_WAIT_MS;
+
 use super::{
     answer::Form,
     jobs::Job,
@@ -75,7 +77,7 @@ impl Submit<'_> {
                     Excess::Skip => Beyond::Skip,
                     Excess::Saturate => Beyond::Saturate,
                 };
-                let add = Add { amount, lower, upper, beyond };
+                let add = Add { amount, lower, upper, beyond, remote_ms: 0 };
                 run(0, key, Action::Add { add, operation });
             }
             Request::Get { key } | Request::Type { key } => run(0, key, Action::Get),
@@ -88,7 +90,8 @@ impl Submit<'_> {
             }
             Request::Set { key, value } => run(0, key, Action::Reset { to: Some(value) }),
             Request::Create { key, minimum, maximum, value } => {
-                run(0, key, Action::Create(Limits { minimum, maximum, initial: value }));
+                let limits = Limits { minimum, maximum, initial: value };
+                run(0, key, Action::Create { limits, wait_ms: CREATE_WAIT_MS });
             }
             Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
             Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),

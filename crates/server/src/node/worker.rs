@@ -12,7 +12,9 @@ use std::{
 };
 
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
-use quipu_engine::{Action, Command, Host, HostStats, Moment, Refusal, Released, Reply as Answer, Ticket};
+use quipu_engine::{
+    Action, Command, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer, Ticket,
+};
 use quipu_storage::embedded::{EmbeddedLog, FjallTable, Folder};
 use tokio::sync::watch;
 
@@ -20,7 +22,7 @@ use super::{
     Shared,
     connection::{Connection, Received, State},
     jobs::Job,
-    mail::{Cleared, Clearing, ListShard, Mail, OwnedCommand, Return},
+    mail::{Cleared, Clearing, ListShard, Mail, Return},
     requests::Submit,
     slab::Slab,
     waiting::{Address, Part, name_of, named},

@@ -117,7 +117,7 @@ fn amounts_are_whole_numbers_of_64_bits() {
 fn bodies_are_read_whole() {
     assert_eq!(
         add(br#" {"amount": -3, "lower": "0", "upper": 10, "beyond": "saturate"} "#),
-        Ok(Add { amount: -3, lower: Some(0), upper: Some(10), beyond: Beyond::Saturate })
+        Ok(Add { amount: -3, lower: Some(0), upper: Some(10), beyond: Beyond::Saturate, remote_ms: 0 })
     );
     assert_eq!(add(br#"{"amount":1,"beyond":"skip","lower":null}"#).expect("good").beyond, Beyond::Skip);
     assert_eq!(
