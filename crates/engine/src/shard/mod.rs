@@ -411,7 +411,6 @@ impl Shard {
 
     /// The own row of a counter has changed.
     fn touch(&mut self, index: Index, existed: bool) {
-        let is_first = !self.counters.get(index).flags().touched;
         let number = self.touch_any(index, existed);
         let alone = self.links.is_alone();
         let boundaries = self.links.peers.values().map(|peer| peer.received(self.settings.site));
@@ -419,7 +418,7 @@ impl Shard {
         own.position = number;
         if alone {
             own.trim(number);
-        } else if is_first {
+        } else {
             own.push(Changed { number, here: number, index }, boundaries);
         }
     }

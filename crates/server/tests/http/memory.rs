@@ -134,7 +134,7 @@ impl State {
             Action::Get => Ok(Reply::Value(self.counters.get(command.key).map(|counter| counter.value))),
             Action::Add { add, operation } => self.add(command.key, add, operation),
             Action::Reset { to } => self.reset(command.key, to),
-            Action::Create(limits) => self.create(command.key, limits),
+            Action::Create { limits, .. } => self.create(command.key, limits),
             Action::Inspect => Ok(Reply::Inspected(self.inspect(command.key))),
             Action::Outcome(operation) => Ok(Reply::Outcome(self.outcome(command.key, operation))),
         };
@@ -167,7 +167,7 @@ impl State {
         let entry = self.counters.entry(key.to_vec()).or_default();
         entry.value = value;
         *(if applied < 0 { &mut entry.subtracted } else { &mut entry.added }) = part;
-        let added = Added { value, applied, repeated: false };
+        let added = Added { value, applied, repeated: false, site: SiteId::FIRST };
         if let Some(name) = name {
             self.operations.insert(name, (add.amount, added));
         }
@@ -215,6 +215,7 @@ impl State {
             value: counter.value,
             bounded: bounds.map(view),
             sites: vec![SiteView {
+                provisional: quipu_crdt::Pn::default(),
                 site: SiteId::FIRST,
                 added: counter.added,
                 subtracted: counter.subtracted,
@@ -268,7 +269,7 @@ fn fitting(counter: &Counter, add: Add) -> Result<i64, Refusal> {
     let available = u64::try_from(room.max(0)).unwrap_or(u64::MAX);
     match add.beyond {
         Beyond::Refuse => {
-            Err(Refusal::OutOfBounds { amount: add.amount, limit, value: counter.value, available })
+            Err(Refusal::OutOfBounds { amount: add.amount, limit, value: counter.value, available, elsewhere: Vec::new() })
         }
         Beyond::Skip => Ok(0),
         Beyond::Saturate => Ok(i64::try_from(available).unwrap_or(i64::MAX) * add.amount.signum()),

@@ -1,0 +1,282 @@
+//! Several sites over stored data in memory, and a network between them that loses, repeats and reorders.
+
+use std::collections::BTreeSet;
+
+use quipu_crdt::testing::Random;
+use quipu_engine::{
+    Action, Add, Command, Envelope, Host, Limits, Membership, Message, Moment, OperationId, Outcome, Refusal,
+    Released, Reply, Settings, SiteId, Ticket,
+};
+use quipu_storage::{
+    Flush, ShardId, Store,
+    memory::{Memory, MemoryLog, MemoryTable},
+};
+
+pub(crate) const SHARD: ShardId = ShardId(0);
+
+pub(crate) fn site(number: u16) -> SiteId {
+    SiteId { number, incarnation: 0 }
+}
+
+pub(crate) struct Site {
+    pub(crate) id: SiteId,
+    memory: Memory,
+    pub(crate) host: Option<Host<MemoryLog, MemoryTable>>,
+    started_ms: u64,
+    pub(crate) replies: Vec<(Ticket, Reply)>,
+}
+
+/// How the network treats messages, in percent.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Weather {
+    pub(crate) drop: usize,
+    pub(crate) duplicate: usize,
+}
+
+pub(crate) struct World {
+    pub(crate) sites: Vec<Site>,
+    pub(crate) random: Random,
+    pub(crate) now_ms: u64,
+    pub(crate) weather: Weather,
+    /// Pairs that hear nothing of each other.
+    pub(crate) cut: BTreeSet<(SiteId, SiteId)>,
+    settings: Settings,
+    membership: Membership,
+    flying: Vec<(u64, SiteId, Envelope)>,
+    tickets: u64,
+    pub(crate) messages: u64,
+    pub(crate) bytes: u64,
+}
+
+impl World {
+    pub(crate) fn new(count: u16, seed: u64, settings: Settings) -> Self {
+        let sites = (1..=count).map(|number| Site {
+            id: site(number),
+            memory: Memory::new(),
+            host: None,
+            started_ms: 0,
+            replies: Vec::new(),
+        });
+        let mut world = Self {
+            sites: sites.collect(),
+            random: Random::new(seed),
+            now_ms: 0,
+            weather: Weather::default(),
+            cut: BTreeSet::new(),
+            settings,
+            membership: Membership::of((1..=count).map(site)),
+            flying: Vec::new(),
+            tickets: 0,
+            messages: 0,
+            bytes: 0,
+        };
+        (0..usize::from(count)).for_each(|at| world.start(at));
+        world
+    }
+
+    fn moment(&self, at: usize) -> Moment {
+        Moment {
+            elapsed_ms: self.now_ms - self.sites[at].started_ms,
+            unix_ms: 1_700_000_000_000 + self.now_ms,
+        }
+    }
+
+    pub(crate) fn start(&mut self, at: usize) {
+        let settings = Settings { site: self.sites[at].id, ..self.settings };
+        let others: Vec<SiteId> =
+            self.sites.iter().map(|site| site.id).filter(|id| *id != self.sites[at].id).collect();
+        let memory = &self.sites[at].memory;
+        let store = Store::new(memory.log(), memory.table());
+        let mut host = Host::new(store, None, settings, Flush::Now);
+        host.set_membership(&self.membership);
+        self.sites[at].started_ms = self.now_ms;
+        let now = self.moment(at);
+        host.open(SHARD, now).expect("it opens");
+        for other in others {
+            host.connected(other);
+        }
+        self.sites[at].host = Some(host);
+    }
+
+    pub(crate) fn crash(&mut self, at: usize) {
+        self.sites[at].host = None;
+        self.sites[at].memory.crash();
+    }
+
+    /// Cuts or heals the link between two.
+    pub(crate) fn link(&mut self, one: usize, other: usize, up: bool) {
+        let (a, b) = (self.sites[one].id, self.sites[other].id);
+        for pair in [(a, b), (b, a)] {
+            if up {
+                self.cut.remove(&pair);
+            } else {
+                self.cut.insert(pair);
+            }
+        }
+        for (at, peer) in [(one, b), (other, a)] {
+            if let Some(host) = &mut self.sites[at].host {
+                if up { host.connected(peer) } else { host.disconnected(peer) }
+            }
+        }
+    }
+
+    pub(crate) fn submit(&mut self, at: usize, key: &[u8], action: Action<'_>) -> Ticket {
+        self.tickets += 1;
+        let (ticket, now) = (Ticket(self.tickets), self.moment(at));
+        if let Some(host) = &mut self.sites[at].host {
+            host.submit(SHARD, ticket, Command { key, action }, now);
+        }
+        self.commit(at);
+        ticket
+    }
+
+    pub(crate) fn run(&mut self, at: usize, key: &[u8], action: Action<'_>) -> Reply {
+        let ticket = self.submit(at, key, action);
+        let replies = &mut self.sites[at].replies;
+        let found = replies.iter().position(|(other, _)| *other == ticket).expect("it is answered at once");
+        replies.swap_remove(found).1
+    }
+
+    pub(crate) fn answer(&mut self, at: usize, ticket: Ticket) -> Option<Reply> {
+        let replies = &mut self.sites[at].replies;
+        let found = replies.iter().position(|(other, _)| *other == ticket)?;
+        Some(replies.swap_remove(found).1)
+    }
+
+    pub(crate) fn add(&mut self, at: usize, key: &[u8], amount: i64) -> Reply {
+        self.run(at, key, Action::Add { add: Add::of(amount), operation: None })
+    }
+
+    pub(crate) fn add_once(&mut self, at: usize, key: &[u8], amount: i64, id: &[u8]) -> Reply {
+        let operation = Some(OperationId { producer: b"p", id });
+        self.run(at, key, Action::Add { add: Add::of(amount), operation })
+    }
+
+    pub(crate) fn get(&mut self, at: usize, key: &[u8]) -> Option<i64> {
+        match self.run(at, key, Action::Get) {
+            Reply::Value(value) => value,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn outcome(&mut self, at: usize, key: &[u8], id: &[u8]) -> Outcome {
+        match self.run(at, key, Action::Outcome(OperationId { producer: b"p", id })) {
+            Reply::Outcome(outcome) => outcome,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn create(
+        &mut self,
+        at: usize,
+        key: &[u8],
+        minimum: i64,
+        initial: i64,
+        wait_ms: u64,
+    ) -> Ticket {
+        let limits = Limits { minimum: Some(minimum), maximum: None, initial };
+        self.submit(at, key, Action::Create { limits, wait_ms })
+    }
+
+    fn commit(&mut self, at: usize) {
+        let now = self.moment(at);
+        let mut envelopes = Vec::new();
+        let here = &mut self.sites[at];
+        let Some(host) = &mut here.host else { return };
+        let mut released = Released::default();
+        host.commit(now, &mut released);
+        host.maintain(now, &mut released);
+        here.replies.append(&mut released.replies);
+        host.outgoing(now, &mut envelopes);
+        let from = here.id;
+        for envelope in envelopes {
+            self.post(from, envelope);
+        }
+    }
+
+    fn post(&mut self, from: SiteId, envelope: Envelope) {
+        self.messages += 1;
+        let bytes = envelope.message.encode();
+        self.bytes += bytes.len() as u64;
+        assert_eq!(Message::decode(&bytes).expect("what is sent can be read"), envelope.message);
+        if self.cut.contains(&(from, envelope.to)) {
+            return;
+        }
+        let copies = if self.random.below(100) < self.weather.duplicate { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.random.below(100) >= self.weather.drop {
+                let delay = 1 + self.random.below(if self.weather.drop > 0 { 80 } else { 5 }) as u64;
+                self.flying.push((self.now_ms + delay, from, envelope.clone()));
+            }
+        }
+    }
+
+    /// Lets a millisecond pass.
+    pub(crate) fn step(&mut self) {
+        self.now_ms += 1;
+        let mut landing: Vec<_> = self.flying.extract_if(.., |(at, _, _)| *at <= self.now_ms).collect();
+        while !landing.is_empty() {
+            let (_, from, envelope) = landing.swap_remove(self.random.below(landing.len()));
+            let at = usize::from(envelope.to.number) - 1;
+            let now = self.moment_or_zero(at);
+            if self.cut.contains(&(from, envelope.to)) {
+                continue;
+            }
+            if let Some(host) = &mut self.sites[at].host {
+                host.receive(envelope.shard, from, envelope.message, now).expect("a good message");
+            }
+        }
+        for at in 0..self.sites.len() {
+            if self.sites[at].host.is_some() {
+                self.commit(at);
+            }
+        }
+    }
+
+    fn moment_or_zero(&self, at: usize) -> Moment {
+        if self.sites[at].host.is_some() { self.moment(at) } else { Moment::default() }
+    }
+
+    pub(crate) fn pass(&mut self, ms: u64) {
+        (0..ms).for_each(|_| self.step());
+    }
+
+    /// Everything is well again; time passes until nothing moves.
+    pub(crate) fn heal(&mut self) {
+        self.weather = Weather::default();
+        for at in 0..self.sites.len() {
+            if self.sites[at].host.is_none() {
+                self.start(at);
+            }
+            for other in at + 1..self.sites.len() {
+                self.link(at, other, true);
+            }
+        }
+        self.pass(20_000);
+    }
+
+    /// Entries that are not settled, at all sites.
+    pub(crate) fn open_entries(&self) -> u64 {
+        let hosts = self.sites.iter().filter_map(|site| site.host.as_ref());
+        hosts.flat_map(Host::audit).flat_map(|audit| audit.sites).map(|site| site.open).sum()
+    }
+
+    /// Every site knows of each what that has counted.
+    pub(crate) fn check_books(&self) {
+        let audits: Vec<_> =
+            self.sites.iter().map(|site| site.host.as_ref().expect("it runs").audit()).collect();
+        for (at, audit) in audits.iter().enumerate() {
+            for shard in audit {
+                for known in &shard.sites {
+                    let there = &audits[usize::from(known.site.number) - 1][usize::from(shard.shard)];
+                    let own = there.sites.iter().find(|it| it.site == known.site).expect("it knows itself");
+                    assert_eq!(known.counted, own.counted, "site {} about {}", self.sites[at].id, known.site);
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn is_refused(reply: &Reply) -> bool {
+    matches!(reply, Reply::Refused(Refusal::OutOfBounds { .. }))
+}
