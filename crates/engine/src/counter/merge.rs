@@ -8,7 +8,6 @@ use crate::{SiteId, links::WireRow};
 /// What a merge has changed.
 #[derive(Debug, Default)]
 pub(crate) struct Merged {
-    pub(crate) changed: bool,
     /// Other parts of rows are set aside than before.
     pub(crate) marks: bool,
     /// What sites are newly known to have counted.
@@ -135,7 +134,7 @@ impl Counter {
         let grown = growth(ours.counted, row.counted);
         let marks = ours.set_aside != row.set_aside;
         *ours = row;
-        Ok(Merged { changed: true, marks, grown: vec![(origin, grown)] })
+        Ok(Merged { marks, grown: vec![(origin, grown)] })
     }
 }
 
@@ -152,7 +151,6 @@ fn merge_bounded(
     {
         return Err("a bounded counter, where a plain one has counted");
     }
-    let is_new = !matches!(counter, Some(Counter::Bounded(_)));
     let mut ours = match counter {
         Some(Counter::Bounded(ours)) => ours.clone(),
         _ => Box::new(Bounded::new(own, theirs.definition().clone())),
@@ -169,7 +167,6 @@ fn merge_bounded(
     let grown =
         ours.rows().iter().map(|(site, row)| (*site, growth(total(before.as_deref(), site), row.counted)));
     let grown = grown.filter(|(_, grown)| *grown != Pn::default()).collect();
-    let changed = is_new || before.as_deref() != Some(&ours);
     *counter = Some(Counter::Bounded(ours));
-    Ok(Merged { changed, marks: false, grown })
+    Ok(Merged { marks: false, grown })
 }

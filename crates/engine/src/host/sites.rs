@@ -2,7 +2,7 @@
 
 use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
 
-use super::{Host, State, load};
+use super::{Host, Running, State, load};
 use crate::{
     BadMessage, Membership, Message, Moment, ShardAudit, SiteId,
     record::row_key,
@@ -68,7 +68,7 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let now = running.clock.at(now);
         let received = running.shard.receive(id.0, from, message, now);
-        running.shard.try_again(now);
+        try_again(table, running, now);
         self.mark_pending(id);
         received
     }
@@ -82,11 +82,7 @@ impl<L: Log, T: Table> Host<L, T> {
                 continue;
             }
             let id = running.id;
-            for key in running.shard.keys_of_waiting() {
-                // One that cannot be read is refused as one that does not exist would be.
-                let _ = load(self.store.table(), running, &key);
-            }
-            running.shard.try_again(now);
+            try_again(self.store.table(), running, now);
             self.mark_pending(id);
         }
     }
@@ -148,6 +144,14 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn shard(&self, id: ShardId) -> Option<&Shard> {
         Some(&self.shards.get(usize::from(id.0))?.as_deref()?.shard)
+    }
+}
+
+/// Tries again what waits, unless its counters cannot be read now.
+fn try_again<T: Table>(table: &T, running: &mut Running, now: Moment) {
+    let keys = running.shard.keys_of_waiting();
+    if keys.iter().all(|key| load(table, running, key).is_ok()) {
+        running.shard.try_again(now);
     }
 }
 

@@ -21,8 +21,9 @@ pub(crate) struct Peer {
     received: BTreeMap<SiteId, u64>,
     /// And with all rows of a stream.
     swept: BTreeMap<SiteId, Swept>,
-    /// How long its own stream was.
+    /// How long its own stream was, and up to where its operations were settled.
     pub(crate) position: u64,
+    settled: u64,
     /// How far it had got with each stream when it last told, and how long its own was then.
     said: (BTreeMap<SiteId, u64>, u64),
     /// Whom it has a link to.
@@ -36,6 +37,8 @@ pub(crate) struct Peer {
     under_way: VecDeque<(SiteId, u64)>,
     sent: BTreeMap<SiteId, u64>,
     sent_ms: u64,
+    /// Since when it has acknowledged nothing of what is under way.
+    waiting_ms: u64,
     resend_ms: u64,
     /// It is to hear from us, whether or not there is something new.
     pub(crate) owed: bool,
@@ -57,7 +60,8 @@ struct Told {
 
 impl Peer {
     /// Takes in what the peer says of itself; `epoch` is the present membership's.
-    pub(crate) fn hear(&mut self, message: &Message, epoch: u64) {
+    /// Returns whether others, who do not hear it, would learn something.
+    pub(crate) fn hear(&mut self, message: &Message, epoch: u64) -> bool {
         for received in &message.received {
             let position = self.received.entry(received.site).or_default();
             *position = received.position.max(*position);
@@ -66,9 +70,13 @@ impl Peer {
                 None => self.swept.remove(&received.site),
             };
         }
+        let mut is_news = message.settled > self.settled;
+        self.settled = self.settled.max(message.settled);
         if message.position >= self.said.1 {
             let received = message.received.iter().map(|received| (received.site, received.position));
-            self.said = (received.collect(), message.position);
+            let said = (received.collect(), message.position);
+            is_news |= said != self.said;
+            self.said = said;
         }
         self.position = self.position.max(message.position);
         self.direct = message.direct.iter().copied().collect();
@@ -82,7 +90,9 @@ impl Peer {
         self.under_way.retain(|(site, to)| received.get(site).is_none_or(|position| position < to));
         if self.under_way.len() < before {
             self.resend_ms = RESEND_MS;
+            self.waiting_ms = self.sent_ms;
         }
+        is_news
     }
 
     /// Somebody else has heard that it has got so far with a stream.
@@ -106,7 +116,7 @@ impl Peer {
     }
 
     /// Up to where our stream is settled with this peer, of whose own all up to `arrived` is here.
-    pub(crate) fn settled(&mut self, arrived: u64) -> u64 {
+    pub(crate) fn settled_with(&mut self, arrived: u64) -> u64 {
         let Told { settled, pending } = &mut self.told;
         pending.retain(|(position, received)| {
             let is_established = *position <= arrived;
@@ -157,7 +167,7 @@ impl Peer {
 
     /// What was not acknowledged is to be sent again?
     pub(crate) fn give_up_waiting(&mut self, now_ms: u64) -> bool {
-        let is_late = !self.under_way.is_empty() && now_ms >= self.sent_ms + self.resend_ms;
+        let is_late = !self.under_way.is_empty() && now_ms >= self.waiting_ms + self.resend_ms;
         if is_late {
             self.under_way.clear();
             self.sent.clear();
@@ -167,7 +177,10 @@ impl Peer {
     }
 
     /// A part goes to the peer.
-    pub(crate) fn send(&mut self, site: SiteId, to: u64) {
+    pub(crate) fn send(&mut self, site: SiteId, to: u64, now_ms: u64) {
+        if self.under_way.is_empty() {
+            self.waiting_ms = now_ms;
+        }
         self.under_way.push_back((site, to));
         self.sent.insert(site, to);
     }
@@ -184,7 +197,7 @@ impl Peer {
 
     /// When it should be looked at again, if something is under way.
     pub(crate) fn wake_ms(&self) -> Option<u64> {
-        (!self.under_way.is_empty()).then_some(self.sent_ms + self.resend_ms)
+        (!self.under_way.is_empty()).then_some(self.waiting_ms + self.resend_ms)
     }
 
     /// The time between two messages that only ask.
@@ -205,11 +218,11 @@ mod tests {
     fn an_acknowledgement_counts_when_all_that_was_told_with_it_has_arrived() {
         let mut peer = Peer::default();
         peer.tell(5, 10);
-        assert_eq!(peer.settled(9), 0);
+        assert_eq!(peer.settled_with(9), 0);
         peer.tell(6, 11);
         peer.tell(9, 30);
-        assert_eq!(peer.settled(10), 5);
-        assert_eq!(peer.settled(29), 5);
-        assert_eq!(peer.settled(30), 9);
+        assert_eq!(peer.settled_with(10), 5);
+        assert_eq!(peer.settled_with(29), 5);
+        assert_eq!(peer.settled_with(30), 9);
     }
 }

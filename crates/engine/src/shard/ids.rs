@@ -246,7 +246,7 @@ impl Shard {
         let origins = &self.links.origins;
         let acknowledged = self.links.peers.iter_mut().map(|(site, peer)| {
             let arrived = origins.get(site).map_or(0, |origin| origin.position);
-            let settled = peer.settled(arrived);
+            let settled = peer.settled_with(arrived);
             if by_told { settled } else { peer.received(own) }
         });
         let acknowledged = acknowledged.min().unwrap_or(u64::MAX);

@@ -81,8 +81,9 @@ impl Shard {
     /// What the sender says of itself and has heard of others.
     fn hear(&mut self, from: SiteId, message: &Message, epoch: u64) {
         let own = self.settings.site;
+        let mut is_news = false;
         if let Some(peer) = self.links.peers.get_mut(&from) {
-            peer.hear(message, epoch);
+            is_news = peer.hear(message, epoch);
             if let Some(told) = message.received.iter().find(|received| received.site == own) {
                 peer.tell(told.position, message.position);
             }
@@ -94,6 +95,11 @@ impl Shard {
                 peer.overhear(own, said.received);
                 peer.tell(said.received, said.position);
             }
+        }
+        if is_news {
+            // Whoever does not hear the sender hears of it here.
+            let deaf = self.links.peers.iter_mut().filter(|(site, peer)| **site != from && !peer.hears(from));
+            deaf.for_each(|(_, peer)| peer.owed = peer.connected);
         }
     }
 
@@ -146,9 +152,7 @@ impl Shard {
         let merged =
             self.counters.change(index, |entry| Counter::merge(&mut entry.counter, own, before, site, row));
         let merged = merged.map_err(BadMessage::Impossible)?;
-        if !merged.changed {
-            return Ok(());
-        }
+        // Even if it was known: it belongs to this part of the stream, and whoever is sent that needs it.
         let here = self.touch_any(index, existed);
         for (site, grown) in merged.grown {
             tally(&mut self.links.origins.entry(site).or_default().counted, grown);

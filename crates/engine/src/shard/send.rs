@@ -149,7 +149,7 @@ impl Shard {
             let part = self.part(stream, from, swept, &mut room);
             let is_all = part.to == self.links.origins[&stream].position;
             if let Some(peer) = self.links.peers.get_mut(&site) {
-                peer.send(stream, part.to);
+                peer.send(stream, part.to, now_ms);
             }
             parts.push(part);
             if !is_all {
@@ -244,7 +244,8 @@ impl Shard {
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
-        let mut changes = origin.changes_after(from.max(swept)).take_while(|_| !ends_with_sweep).peekable();
+        let changes = origin.changes_after(from.max(swept)).take_while(|changed| changed.number <= end);
+        let mut changes = changes.peekable();
         let mut entries = origin.open.range(from + 1..=end).peekable();
         loop {
             let number = match (changes.peek(), entries.peek()) {
