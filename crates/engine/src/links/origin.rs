@@ -51,6 +51,12 @@ impl Origin {
         Self { position, since: position, ..Self::default() }
     }
 
+    /// It has got to this position by changes that are not remembered.
+    pub(crate) fn skip_to(&mut self, position: u64) {
+        self.changes.clear();
+        (self.position, self.since) = (position, position);
+    }
+
     /// The position after which all changes are remembered.
     pub(crate) fn since(&self) -> u64 {
         self.since

@@ -164,21 +164,25 @@ impl Shard {
     }
 
     fn replay(&mut self, contents: Contents<'_>, now_ms: u64) {
-        let site = self.settings.site;
+        let (site, before) = (self.settings.site, self.links.own().position);
+        let mut own = Vec::new();
         for change in contents.changes {
             let index = self.counters.find(change.key).unwrap_or_else(|| self.counters.insert(change.key));
             let version = change.version;
-            let is_own =
-                change.counter.as_ref().is_some_and(|it| it.version_of(site, version, site) >= version);
+            // Of a bounded counter it is not known which rows have changed.
+            let own_version = change.counter.as_ref().map_or(version, |it| it.version_of(site, version, site));
+            if own_version > before {
+                own.push(Changed { number: own_version.min(version), here: version, index });
+            }
             self.counters.change(index, |entry| {
                 entry.counter = change.counter;
                 entry.set_version(version);
             });
             self.list_unsaved(index);
-            if is_own && !self.links.is_alone() {
-                let boundaries = std::iter::empty();
-                self.links.own_mut().push(Changed { number: version, here: version, index }, boundaries);
-            }
+        }
+        if !self.links.is_alone() {
+            own.sort_unstable_by_key(|changed| changed.number);
+            own.into_iter().for_each(|changed| self.links.own_mut().push(changed, std::iter::empty()));
         }
         for operation in contents.operations {
             self.operations.remember(operation, now_ms);
@@ -192,7 +196,12 @@ impl Shard {
             Some(streams) => {
                 for stream in streams {
                     let origin = self.links.origins.entry(stream.site).or_default();
-                    origin.position = stream.position;
+                    if stream.site == site {
+                        origin.position = stream.position;
+                    } else {
+                        // Which of the rows were its is not remembered.
+                        origin.skip_to(stream.position);
+                    }
                     origin.settled = origin.settled.max(stream.settled);
                     origin.counted = stream.counted;
                 }
