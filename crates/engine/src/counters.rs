@@ -208,7 +208,7 @@ impl Counters {
     }
 
     /// Looks at up to `looks` entries and evicts those that `may_go` and were not used since the hand last came by,
-    /// until no more than `bytes_max` are used. Returns how many counters that exist went.
+    /// until no more than `bytes_max` are used. Returns how many went that the table must be asked for.
     pub(crate) fn evict(&mut self, bytes_max: usize, looks: usize, may_go: impl Fn(&Entry) -> bool) -> usize {
         let all = self.chunks.len() * CHUNK_ENTRIES;
         let mut gone = 0;
@@ -225,7 +225,7 @@ impl Counters {
             if entry.flag(|flags| std::mem::take(&mut flags.used)) {
                 continue;
             }
-            gone += usize::from(entry.exists());
+            gone += usize::from(entry.counter.is_some());
             self.remove(Index::try_from(self.hand).expect("it was an index when it was inserted"));
         }
         gone

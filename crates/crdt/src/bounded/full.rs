@@ -5,7 +5,7 @@ use super::{Definition, MergeError, OutOfRights, Prepared, Refused, Right, Right
 use crate::algebra::Twin;
 use crate::{Id, Merge, Pn, Tally};
 use minicbor::decode::{Decode, Decoder, Error};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// One replica of a bounded counter.
 ///
@@ -142,6 +142,33 @@ impl<I: Id> Bounded<I> {
         }
     }
 
+    /// From now on this replica holds the rights of `from`, those on their way to it included.
+    ///
+    /// Not in the paper. It is exact if `from` never writes again, all that it has ever written is known here, and
+    /// nobody else inherits from it: whoever decides that a replica is gone has to see to that.
+    pub fn inherit(&mut self, from: I) {
+        if from != self.id {
+            self.rows.entry(self.id.clone()).or_default().heir_of.get_or_insert_default().insert(from);
+        }
+    }
+
+    /// Who holds the rights of `id`: itself, or its heir, or the heir of that one.
+    pub fn holder<'a>(&'a self, id: &'a I) -> &'a I {
+        let heir = |of: &I| {
+            let inherits = |row: &Row<I>| row.heir_of.as_ref().is_some_and(|heirs| heirs.contains(of));
+            self.rows.iter().find(|(_, row)| inherits(row)).map(|(heir, _)| heir)
+        };
+        let mut holder = id;
+        // No longer than there are rows: heirs that go round in a circle are forged.
+        for _ in 0..self.rows.len() {
+            match heir(holder) {
+                Some(next) => holder = next,
+                None => break,
+            }
+        }
+        holder
+    }
+
     /// Learns all that `other` knows.
     pub fn merge(&mut self, other: &Self) -> Result<(), MergeError> {
         if self.definition != other.definition {
@@ -168,8 +195,23 @@ impl<I: Id> Bounded<I> {
         OutOfRights::unless_here(right, needed, self.balance(right, &self.id), in_all)
     }
 
-    /// Below zero only in a forged state.
+    /// What `id` holds, with what it has inherited; nothing if it has an heir. Below zero only in a forged state.
     fn balance(&self, right: Right, id: &I) -> Option<i128> {
+        let own = self.own_balance(right, id)?;
+        if self.rows.values().all(|row| row.heir_of.is_none()) {
+            return Some(own);
+        }
+        if self.holder(id) != id {
+            return Some(0);
+        }
+        let inherited = self.rows.values().flat_map(|row| row.heir_of.iter().flatten());
+        let inherited: BTreeSet<&I> = inherited.filter(|of| self.holder(of) == id).collect();
+        inherited.into_iter().try_fold(own, |sum, of| Some(sum + self.own_balance(right, of)?))
+    }
+
+    /// What `id` itself was given and made, less what it used and passed on. Whoever uses what it has inherited goes below
+    /// zero.
+    fn own_balance(&self, right: Right, id: &I) -> Option<i128> {
         let initial = self.definition.initial_rights(right, id)?;
         let own =
             self.rows.get(id).map_or(0, |row| right.made_by(&row.counted) - row.passed_on_in_all(right));
@@ -192,7 +234,13 @@ impl<I: Id> Bounded<I> {
                 *balances.entry(to).or_default() += i128::from(rights.get(right));
             }
         }
-        balances
+        if self.rows.values().all(|row| row.heir_of.is_none()) {
+            return balances;
+        }
+        balances.into_iter().fold(BTreeMap::new(), |mut held, (id, balance)| {
+            *held.entry(self.holder(id)).or_default() += balance;
+            held
+        })
     }
 
     /// What holds of every state that replicas can reach by counting, passing on and merging.

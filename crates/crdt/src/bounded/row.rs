@@ -2,7 +2,7 @@
 
 use super::{Right, Rights};
 use crate::{Id, Merge, Pn, Tally};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What one replica has counted and passed on. Written by that replica alone; every number only grows, so
 /// the larger one is the newer one.
@@ -14,11 +14,14 @@ pub struct Row<I: Ord> {
     /// `R[i][j]` in the paper: all rights ever passed on to j. Zero is not stored.
     #[n(1)]
     pub passed_on: BTreeMap<I, Rights>,
+    /// Whose rights it holds, because they will never write again. Not in the paper.
+    #[n(2)]
+    pub heir_of: Option<BTreeSet<I>>,
 }
 
 impl<I: Ord> Default for Row<I> {
     fn default() -> Self {
-        Row { counted: Pn::default(), passed_on: BTreeMap::new() }
+        Row { counted: Pn::default(), passed_on: BTreeMap::new(), heir_of: None }
     }
 }
 
@@ -26,6 +29,9 @@ impl<I: Id> Merge for Row<I> {
     fn merge(&mut self, other: &Self) {
         self.counted.merge(&other.counted);
         Merge::merge(&mut self.passed_on, &other.passed_on);
+        if let Some(theirs) = &other.heir_of {
+            self.heir_of.get_or_insert_default().extend(theirs.iter().cloned());
+        }
     }
 }
 
@@ -39,7 +45,7 @@ impl<I: Id> Row<I> {
     pub(super) fn progress(&self) -> u128 {
         let counted = u128::from(self.counted.added) + u128::from(self.counted.subtracted);
         let passed_on = Right::BOTH.map(|right| self.passed_on_in_all(right).unsigned_abs());
-        counted + passed_on[0] + passed_on[1]
+        counted + passed_on[0] + passed_on[1] + self.heir_of.as_ref().map_or(0, BTreeSet::len) as u128
     }
 
     /// Does this row hold everything that the other one does?
@@ -51,7 +57,8 @@ impl<I: Id> Row<I> {
 
     /// Is it the row of `owner` as that one would have written it?
     pub(super) fn is_proper(&self, owner: &I) -> bool {
-        let recorded = !self.counted.is_zero() || !self.passed_on.is_empty();
-        recorded && self.passed_on.iter().all(|(to, rights)| to != owner && !rights.is_zero())
+        let recorded = !self.counted.is_zero() || !self.passed_on.is_empty() || self.heir_of.is_some();
+        let inherits = self.heir_of.as_ref().is_none_or(|of| !of.is_empty() && !of.contains(owner));
+        recorded && inherits && self.passed_on.iter().all(|(to, rights)| to != owner && !rights.is_zero())
     }
 }

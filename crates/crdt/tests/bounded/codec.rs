@@ -74,7 +74,10 @@ fn an_impossible_definition_is_refused() {
 fn forged_full_states_are_refused() -> Result<(), BadDefinition> {
     let definition = Definition::at_least(0, 5, 0u8)?;
     let rows = |owner: u8, counted, passed_on: &[(u8, Rights)]| {
-        BTreeMap::from([(owner, Row { counted, passed_on: passed_on.iter().copied().collect() })])
+        BTreeMap::from([(
+            owner,
+            Row { counted, passed_on: passed_on.iter().copied().collect(), heir_of: None },
+        )])
     };
     let refusal = |rows| refusal::<Bounded<u8>>(&forged(&definition, rows));
     let pass = |amount| Rights::of(Right::ToSubtract, amount);

@@ -326,3 +326,32 @@ fn the_full_form_grows_with_the_square_and_the_compact_form_does_not() {
     assert!(full[1] > 12 * full[0], "16 times as many pairs");
     assert!(compact[1] < 6 * compact[0], "4 times as many replicas");
 }
+
+#[test]
+fn an_heir_holds_the_rights_of_who_is_gone() {
+    let stock = Definition::at_least(0, 40, 1).unwrap();
+    let [mut one, mut two, mut three] = [1, 2, 3].map(|id| Bounded::new(id, stock.clone()));
+    one.apply(one.prepare_transfer(Right::ToSubtract, 15, 2).unwrap());
+    one.apply(one.prepare_subtract(5).unwrap());
+    // One is gone for good: all that it wrote is known, and two is its heir.
+    two.merge(&one).unwrap();
+    two.inherit(1);
+    two.inherit(1);
+    assert_eq!(two.rights_to_subtract(&2), Some(35));
+    assert_eq!(two.rights_to_subtract(&1), Some(0));
+    two.apply(two.prepare_subtract(30).unwrap());
+    two.apply(two.prepare_transfer(Right::ToSubtract, 3, 3).unwrap());
+    three.merge(&two).unwrap();
+    assert_eq!(
+        (three.value(), three.rights_to_subtract(&2), three.rights_to_subtract(&3)),
+        (5, Some(2), Some(3))
+    );
+    // And two goes too: its heir holds what both had.
+    three.inherit(2);
+    assert_eq!((three.rights_to_subtract(&3), three.holder(&1)), (Some(5), &3));
+    assert!(three.prepare_subtract(6).is_err());
+    three.apply(three.prepare_subtract(5).unwrap());
+    assert_eq!(three.value(), 0);
+    let bytes = minicbor::to_vec(&three).unwrap();
+    assert_eq!(minicbor::decode::<Bounded<i32>>(&bytes).unwrap(), three);
+}

@@ -44,7 +44,7 @@ pub struct Message {
     /// How far the sender has got with the streams of others, the receiver's among them.
     #[n(2)]
     pub(crate) received: Vec<Received>,
-    /// What the sender has heard the others say of the receiver's stream.
+    /// What others, whom the receiver does not hear, were heard to say.
     #[n(3)]
     pub(crate) hearsay: Vec<Hearsay>,
     /// Whom the sender has a link to: what these write need not be passed on to it.
@@ -91,20 +91,23 @@ pub(crate) struct Swept {
     pub(crate) after: Option<Vec<u8>>,
 }
 
-/// What a third site was heard to say, for whoever does not hear it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+/// What a third site was heard to say of itself, for whoever does not hear it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Hearsay {
     #[n(0)]
     pub(crate) site: SiteId,
-    /// It had got so far with the receiver's stream,
+    /// Its own stream was so long
     #[n(1)]
-    pub(crate) received: u64,
-    /// when its own stream was so long.
-    #[n(2)]
     pub(crate) position: u64,
+    /// when it had got so far with those of others.
+    #[n(2)]
+    pub(crate) received: Vec<Received>,
     /// Its operations up to here are settled.
     #[n(3)]
     pub(crate) settled: u64,
+    /// The membership that it acts under.
+    #[n(4)]
+    pub(crate) epoch: u64,
 }
 
 /// A piece of a site's stream.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::message::{Message, Swept};
+use super::message::{Hearsay, Message, Received, Swept};
 use crate::SiteId;
 
 /// So many parts may be under way to a peer before it acknowledges one.
@@ -21,11 +21,8 @@ pub(crate) struct Peer {
     received: BTreeMap<SiteId, u64>,
     /// And with all rows of a stream.
     swept: BTreeMap<SiteId, Swept>,
-    /// How long its own stream was, and up to where its operations were settled.
-    pub(crate) position: u64,
-    settled: u64,
-    /// How far it had got with each stream when it last told, and how long its own was then.
-    said: (BTreeMap<SiteId, u64>, u64),
+    /// What it last said of itself.
+    said: Said,
     /// Whom it has a link to.
     direct: BTreeSet<SiteId>,
     /// The membership that it acts under.
@@ -48,6 +45,21 @@ pub(crate) struct Peer {
     pub(crate) sweep_sent: Option<(SiteId, Swept)>,
 }
 
+/// What a site says of itself in one breath.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Said {
+    /// Its own stream was so long
+    position: u64,
+    /// when it had got so far with those of others.
+    received: BTreeMap<SiteId, u64>,
+    settled: u64,
+    epoch: u64,
+}
+
+fn positions(received: &[Received]) -> BTreeMap<SiteId, u64> {
+    received.iter().map(|received| (received.site, received.position)).collect()
+}
+
 /// From when on a peer's silence means that it has not counted an operation of ours: it had acknowledged our stream up to
 /// a position when its own was so long, and all of that has arrived here.
 #[derive(Debug, Default)]
@@ -59,32 +71,20 @@ struct Told {
 }
 
 impl Peer {
-    /// Takes in what the peer says of itself; `epoch` is the present membership's.
-    /// Returns whether others, who do not hear it, would learn something.
-    pub(crate) fn hear(&mut self, message: &Message, epoch: u64) -> bool {
+    /// Takes in what the peer says of itself; `own` is this site, `epoch` that of the present membership. Returns whether
+    /// others, who do not hear it, would learn something.
+    pub(crate) fn hear(&mut self, message: &Message, own: SiteId, epoch: u64) -> bool {
         for received in &message.received {
-            let position = self.received.entry(received.site).or_default();
-            *position = received.position.max(*position);
             match &received.swept {
                 Some(swept) => self.swept.insert(received.site, swept.clone()),
                 None => self.swept.remove(&received.site),
             };
         }
-        let mut is_news = message.settled > self.settled;
-        self.settled = self.settled.max(message.settled);
-        if message.position >= self.said.1 {
-            let received = message.received.iter().map(|received| (received.site, received.position));
-            let said = (received.collect(), message.position);
-            is_news |= said != self.said;
-            self.said = said;
-        }
-        self.position = self.position.max(message.position);
         self.direct = message.direct.iter().copied().collect();
-        self.epoch = self.epoch.max(message.epoch);
-        if message.epoch >= epoch {
-            self.listed_at.get_or_insert(message.position);
-        }
         self.settled_told = message.settled_known;
+        let Message { position, settled, epoch: theirs, .. } = *message;
+        let said = Said { position, received: positions(&message.received), settled, epoch: theirs };
+        let is_news = self.learn(said, own, epoch);
         let before = self.under_way.len();
         let received = &self.received;
         self.under_way.retain(|(site, to)| received.get(site).is_none_or(|position| position < to));
@@ -95,19 +95,59 @@ impl Peer {
         is_news
     }
 
-    /// Somebody else has heard that it has got so far with a stream.
-    pub(crate) fn overhear(&mut self, site: SiteId, received: u64) {
-        let position = self.received.entry(site).or_default();
-        *position = received.max(*position);
+    /// Takes in what somebody else has heard it say. Returns as [`Self::hear`].
+    pub(crate) fn overhear(&mut self, hearsay: &Hearsay, own: SiteId, epoch: u64) -> bool {
+        let Hearsay { position, settled, epoch: theirs, .. } = *hearsay;
+        let said = Said { position, received: positions(&hearsay.received), settled, epoch: theirs };
+        self.learn(said, own, epoch)
     }
 
-    /// How far it had got with a site's stream when its own was so long, as it last said.
-    pub(crate) fn last_said(&self, site: SiteId) -> Option<(u64, u64)> {
-        Some((*self.said.0.get(&site)?, self.said.1))
+    /// Each statement is true for ever, whenever it arrives.
+    fn learn(&mut self, said: Said, own: SiteId, epoch: u64) -> bool {
+        for (site, received) in &said.received {
+            let position = self.received.entry(*site).or_default();
+            *position = (*received).max(*position);
+        }
+        if let Some(received) = said.received.get(&own) {
+            self.tell(*received, said.position);
+        }
+        if said.epoch >= epoch {
+            self.listed_at.get_or_insert(said.position);
+        }
+        self.epoch = self.epoch.max(said.epoch);
+        let is_newer = said.position >= self.said.position
+            && said.settled >= self.said.settled
+            && said
+                .received
+                .iter()
+                .all(|(site, position)| self.said.received.get(site).is_none_or(|before| position >= before));
+        let is_news = is_newer && said != self.said;
+        if is_news {
+            self.said = said;
+        }
+        is_news
+    }
+
+    /// What it said last, for whoever does not hear it.
+    pub(crate) fn hearsay(&self, site: SiteId) -> Option<Hearsay> {
+        let Said { position, received, settled, epoch } = &self.said;
+        let received = received.iter().map(|(site, position)| Received {
+            site: *site,
+            position: *position,
+            swept: None,
+        });
+        let hearsay = Hearsay {
+            site,
+            position: *position,
+            received: received.collect(),
+            settled: *settled,
+            epoch: *epoch,
+        };
+        (!hearsay.received.is_empty()).then_some(hearsay)
     }
 
     /// It had got so far with our stream when its own was so long.
-    pub(crate) fn tell(&mut self, received: u64, position: u64) {
+    fn tell(&mut self, received: u64, position: u64) {
         if received <= self.told.settled || self.told.pending.contains(&(position, received)) {
             return;
         }

@@ -170,7 +170,8 @@ impl Shard {
             let index = self.counters.find(change.key).unwrap_or_else(|| self.counters.insert(change.key));
             let version = change.version;
             // Of a bounded counter it is not known which rows have changed.
-            let own_version = change.counter.as_ref().map_or(version, |it| it.version_of(site, version, site));
+            let own_version =
+                change.counter.as_ref().map_or(version, |it| it.version_of(site, version, site));
             if own_version > before {
                 own.push(Changed { number: own_version.min(version), here: version, index });
             }
@@ -304,6 +305,11 @@ impl Shard {
     /// `None`: this site has too few rights, and whoever asked is willing to wait for those of others.
     fn add(&mut self, key: &[u8], add: Add, now: Moment) -> Result<Option<Added>, Refusal> {
         let found = self.find(key);
+        if !self.links.membership.removed.is_empty()
+            && let Some(index) = found
+        {
+            self.inherit(index);
+        }
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
         let site = self.settings.site;
         if let Some(by) = counter.and_then(Counter::reserved) {

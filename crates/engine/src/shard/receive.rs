@@ -81,25 +81,25 @@ impl Shard {
     /// What the sender says of itself and has heard of others.
     fn hear(&mut self, from: SiteId, message: &Message, epoch: u64) {
         let own = self.settings.site;
-        let mut is_news = false;
-        if let Some(peer) = self.links.peers.get_mut(&from) {
-            is_news = peer.hear(message, epoch);
-            if let Some(told) = message.received.iter().find(|received| received.site == own) {
-                peer.tell(told.position, message.position);
-            }
+        let mut news = Vec::new();
+        if let Some(peer) = self.links.peers.get_mut(&from)
+            && peer.hear(message, own, epoch)
+        {
+            news.push(from);
         }
-        for said in &message.hearsay {
-            if said.received <= self.links.own().position
-                && let Some(peer) = self.links.peers.get_mut(&said.site)
+        for said in message.hearsay.iter().filter(|said| said.site != own && said.site != from) {
+            let position = self.links.own().position;
+            let is_possible = said.received.iter().all(|it| it.site != own || it.position <= position);
+            if let Some(peer) = self.links.peers.get_mut(&said.site).filter(|_| is_possible)
+                && peer.overhear(said, own, epoch)
             {
-                peer.overhear(own, said.received);
-                peer.tell(said.received, said.position);
+                news.push(said.site);
             }
         }
-        if is_news {
-            // Whoever does not hear the sender hears of it here.
-            let deaf = self.links.peers.iter_mut().filter(|(site, peer)| **site != from && !peer.hears(from));
-            deaf.for_each(|(_, peer)| peer.owed = peer.connected);
+        for site in news {
+            // Whoever does not hear it hears of it here.
+            let others = self.links.peers.iter_mut().filter(|(other, _)| **other != from && **other != site);
+            others.filter(|(_, peer)| !peer.hears(site)).for_each(|(_, peer)| peer.owed = peer.connected);
         }
     }
 

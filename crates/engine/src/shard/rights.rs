@@ -9,7 +9,8 @@ use super::{
     room::{Lack, right_for, usable},
 };
 use crate::{
-    Action, Add, Command, Moment, OwnedCommand, Refusal, Reply, SiteId, counter::Counter, links::Ask,
+    Action, Add, Command, Moment, OwnedCommand, Refusal, Reply, SiteId, counter::Counter, counters::Index,
+    links::Ask,
 };
 
 /// A site is not asked for the same rights again before so many milliseconds have passed.
@@ -66,10 +67,35 @@ impl Shard {
     /// The rights that other sites have, as far as is known here; the most first.
     fn rights_elsewhere(&self, key: &[u8], right: Right) -> Vec<(SiteId, u128)> {
         let Some(bounded) = self.bounded(key) else { return Vec::new() };
-        let rights = self.links.peers.keys().filter_map(|site| Some((*site, bounded.rights(right, site)?)));
+        // With those of removed sites that a peer is the heir of: it takes them when it is asked.
+        let held = |peer: &SiteId| {
+            let removed = self.links.membership.removed.keys();
+            let mut sites =
+                removed.filter(|site| self.links.membership.holder(**site) == *peer).chain([peer]);
+            sites.try_fold(0, |sum, site| Some(sum + bounded.rights(right, site)?))
+        };
+        let rights = self.links.peers.keys().filter_map(|site| Some((*site, held(site)?)));
         let mut rights: Vec<_> = rights.filter(|(_, rights)| *rights > 0).collect();
         rights.sort_unstable_by_key(|(_, rights)| std::cmp::Reverse(*rights));
         rights
+    }
+
+    /// Takes over the rights of removed sites that this one is the heir of, once all that anybody knows of them is here.
+    pub(super) fn inherit(&mut self, index: Index) {
+        let removed = self.links.membership.removed.keys().copied();
+        let estates: Vec<SiteId> = removed.filter(|site| self.links.answers_for(*site)).collect();
+        let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
+        let own = self.settings.site;
+        let estates: Vec<_> = estates.into_iter().filter(|site| *bounded.holder(site) != own).collect();
+        if estates.is_empty() {
+            return;
+        }
+        self.counters.change(index, |entry| {
+            if let Some(Counter::Bounded(bounded)) = &mut entry.counter {
+                estates.into_iter().for_each(|site| bounded.inherit(site));
+            }
+        });
+        self.touch(index, true);
     }
 
     /// May a command that lacks rights wait for those of others? Not if nobody is known to have any.
@@ -216,6 +242,7 @@ impl Shard {
         let own = self.settings.site;
         let provisional = self.waiting_rights(&ask.key);
         let Some(index) = self.counters.find(&ask.key) else { return };
+        self.inherit(index);
         let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
         let row = bounded.rows().get(&own);
         let passed_on = row.and_then(|row| row.passed_on.get(&to)).map_or(0, |it| it.get(ask.right));

@@ -226,12 +226,7 @@ impl Shard {
     fn hearsay_for(&self, site: SiteId) -> Vec<Hearsay> {
         let Some(peer) = self.links.peers.get(&site) else { return Vec::new() };
         let others = self.links.peers.iter().filter(|(other, _)| **other != site && !peer.hears(**other));
-        let said = others.filter_map(|(other, said)| {
-            let (received, position) = said.last_said(site)?;
-            let settled = self.links.origins.get(other).map_or(0, |origin| origin.settled);
-            Some(Hearsay { site: *other, received, position, settled })
-        });
-        said.collect()
+        others.filter_map(|(other, said)| said.hearsay(*other)).collect()
     }
 
     /// What comes after a position in a stream, for whoever has all rows up to `swept` too.
