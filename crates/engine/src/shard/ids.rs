@@ -294,6 +294,18 @@ impl Shard {
         }
     }
 
+    /// What was stored as open and is settled since goes where it belongs.
+    pub(super) fn retire_settled(&mut self, now_ms: u64) {
+        // How far an id is ahead of the clock is not known here: it is kept for as long as that can be.
+        let now = Moment { elapsed_ms: now_ms, unix_ms: 0 };
+        let settled = self.links.origins.iter().flat_map(|(site, origin)| {
+            origin.open.range(..=origin.settled).map(|(number, _)| (*site, *number))
+        });
+        for (site, number) in settled.collect::<Vec<_>>() {
+            self.retire(site, number, now);
+        }
+    }
+
     /// An entry is settled: a count goes to those that are remembered for the window.
     pub(super) fn retire(&mut self, site: SiteId, number: u64, now: Moment) {
         let own = self.settings.site;

@@ -160,6 +160,7 @@ impl Shard {
             let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
             shard.replay(contents, now_ms);
         }
+        shard.retire_settled(now_ms);
         Ok(shard)
     }
 
