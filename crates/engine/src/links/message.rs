@@ -50,21 +50,18 @@ pub struct Message {
     /// Whom the sender has a link to: what these write need not be passed on to it.
     #[n(4)]
     pub(crate) direct: Vec<SiteId>,
-    /// Up to where the sender knows the receiver's operations to be settled.
+    /// The membership that the sender acts under.
     #[n(5)]
-    pub(crate) settled_known: u64,
+    pub(crate) epoch: u64,
     /// Pieces of streams.
     #[n(6)]
     pub(crate) parts: Vec<Part>,
-    /// All rows of a stream, piece by piece.
-    #[n(7)]
-    pub(crate) sweep: Option<Sweep>,
     /// Rights that the sender needs.
-    #[n(8)]
+    #[n(7)]
     pub(crate) asks: Vec<Ask>,
-    /// The membership that the sender acts under.
-    #[n(9)]
-    pub(crate) epoch: u64,
+    /// All rows of a stream, piece by piece.
+    #[n(8)]
+    pub(crate) sweep: Option<Sweep>,
 }
 
 /// How far a site has got with another one's stream.
@@ -74,8 +71,11 @@ pub(crate) struct Received {
     pub(crate) site: SiteId,
     #[n(1)]
     pub(crate) position: u64,
-    /// How far it has got with all rows of that stream, if it is being sent these.
+    /// Up to where it knows that one's operations to be settled.
     #[n(2)]
+    pub(crate) settled: u64,
+    /// How far it has got with all rows of that stream, if it is being sent these.
+    #[n(3)]
     pub(crate) swept: Option<Swept>,
 }
 

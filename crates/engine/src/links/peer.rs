@@ -81,7 +81,8 @@ impl Peer {
             };
         }
         self.direct = message.direct.iter().copied().collect();
-        self.settled_told = message.settled_known;
+        let of_us = message.received.iter().find(|received| received.site == own);
+        self.settled_told = of_us.map_or(0, |received| received.settled);
         let Message { position, settled, epoch: theirs, .. } = *message;
         let said = Said { position, received: positions(&message.received), settled, epoch: theirs };
         let is_news = self.learn(said, own, epoch);
@@ -134,6 +135,7 @@ impl Peer {
         let received = received.iter().map(|(site, position)| Received {
             site: *site,
             position: *position,
+            settled: 0,
             swept: None,
         });
         let hearsay = Hearsay {

@@ -33,7 +33,7 @@ impl Shard {
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
         let has_news = !message.parts.is_empty() || message.sweep.is_some();
-        let is_behind = message.settled_known < self.links.own().settled;
+        let is_behind = self.can_tell(from, &message);
         let Message { settled, hearsay, parts, sweep, asks, .. } = message;
         for part in parts {
             self.take_part(from, part, now)?;
@@ -56,6 +56,15 @@ impl Shard {
         }
         self.links.restless = true;
         Ok(())
+    }
+
+    /// Does the sender not know of operations that are settled, and will not hear it from anybody else?
+    fn can_tell(&self, from: SiteId, message: &Message) -> bool {
+        let hears = |site: SiteId| self.links.peers.get(&from).is_some_and(|peer| peer.hears(site));
+        message.received.iter().any(|it| {
+            let settled = self.links.origins.get(&it.site).map_or(0, |origin| origin.settled);
+            it.settled < settled.min(it.position) && (it.site == self.settings.site || !hears(it.site))
+        })
     }
 
     fn check(&self, shard: u16, from: SiteId, message: &Message) -> Result<(), BadMessage> {

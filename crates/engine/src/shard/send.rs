@@ -60,6 +60,14 @@ impl Shard {
             .collect()
     }
 
+    /// Are there operations here of which this peer has to tell that they are settled: its own, and those of sites that
+    /// this one does not hear?
+    fn has_open_of(&self, peer: SiteId) -> bool {
+        let hears = |site: &SiteId| self.links.peers.get(site).is_some_and(|it| it.connected);
+        let others = self.links.origins.iter().filter(|(site, _)| **site != self.settings.site);
+        others.filter(|(site, _)| **site == peer || !hears(site)).any(|(_, origin)| !origin.open.is_empty())
+    }
+
     /// Which streams a peer has to hear from us: the own one, and those of sites that it does not hear.
     fn streams_for(&self, peer: SiteId) -> Vec<SiteId> {
         let Some(it) = self.links.peers.get(&peer) else { return Vec::new() };
@@ -122,7 +130,7 @@ impl Shard {
         let own = self.settings.site;
         let asks = self.asks(site, now_ms);
         let settled = self.links.own().settled;
-        let has_open = self.links.origins.get(&site).is_some_and(|origin| !origin.open.is_empty());
+        let has_open = self.has_open_of(site);
         let streams = self.streams_for(site);
         let peer = self.links.peers.get_mut(&site)?;
         if !peer.may_send(now_ms) && asks.is_empty() {
@@ -196,7 +204,6 @@ impl Shard {
                 .filter(|(_, peer)| peer.connected)
                 .map(|(site, _)| *site)
                 .collect(),
-            settled_known: self.links.origins.get(&site).map_or(0, |origin| origin.settled),
             parts,
             sweep,
             asks,
@@ -217,6 +224,7 @@ impl Shard {
         let received = |(site, origin): (&SiteId, &Origin)| Received {
             site: *site,
             position: origin.position,
+            settled: origin.settled,
             swept: self.links.sweeping.get(site).cloned(),
         };
         others.map(received).collect()
