@@ -5,6 +5,7 @@
 //! date and evicts what does not fit into memory ([`Host::maintain`]).
 
 mod discipline;
+mod incarnation;
 mod recovery;
 mod sites;
 
@@ -43,6 +44,16 @@ pub enum OpenError {
     /// The store failed.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// It is another site's.
+    #[error("shard {shard} was written by site {found}, and this is site {asked}; nothing was changed")]
+    OtherSite {
+        /// The shard.
+        shard: u16,
+        /// Who has written it.
+        found: SiteId,
+        /// Who wants to open it.
+        asked: SiteId,
+    },
     /// Stored bytes are not what was written.
     #[error("shard {shard}: {why}. Nothing was changed; restore this folder from a copy")]
     Unreadable {

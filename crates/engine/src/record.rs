@@ -52,6 +52,9 @@ pub(crate) struct Summary {
     /// How far this site has got with the stream of each, its own among them; none, if there was never another one.
     #[n(5)]
     pub(crate) streams: Option<Vec<Stream>>,
+    /// Whose rows are those that do not say it; the first site's, if that is not said either.
+    #[n(6)]
+    pub(crate) site: Option<SiteId>,
 }
 
 /// What this site has counted, and why, modulo 2^64.

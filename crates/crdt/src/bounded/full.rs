@@ -56,6 +56,12 @@ impl<I: Id> Bounded<I> {
         &self.id
     }
 
+    /// What this replica knows, at another one, which has not written anything.
+    #[must_use]
+    pub fn known_at(self, id: I) -> Self {
+        Bounded { id, ..self }
+    }
+
     /// What the counter was created with.
     pub fn definition(&self) -> &Definition<I> {
         &self.definition

@@ -119,6 +119,9 @@ pub(super) fn read<T: Table>(
         let row = table.get(id, Slice::KEPT, &record::row_key(&key))?;
         shard.install(&key, row.as_ref()).map_err(unreadable)?;
     }
+    if let Some(found) = shard.stored_site().filter(|site| *site != settings.site) {
+        return Err(OpenError::OtherSite { shard: id.0, found, asked: settings.site });
+    }
     if settings.window.mode == WindowMode::Filter {
         // Nothing else knows a repeat.
         while warm(table, id, &mut shard, now_ms)? {}

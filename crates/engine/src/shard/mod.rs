@@ -7,6 +7,7 @@
 mod audit;
 mod creation;
 mod ids;
+mod incarnation;
 mod listing;
 mod receive;
 mod rights;
@@ -26,7 +27,7 @@ pub(crate) use self::{listing::ListFrom, send::SweepWanted};
 use self::{rights::Waiting, room::Room};
 use crate::{
     Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,
-    Settings, SiteView, WindowMode,
+    Settings, SiteId, SiteView, WindowMode,
     counter::{Counter, growth, pn},
     counters::{Counters, Entry, Flags, Index, VERSION_MAX},
     links::{Changed, Links},
@@ -106,6 +107,8 @@ pub struct Shard {
     entries_unsaved: bool,
     /// How far this site has got with a stream has changed.
     moved: bool,
+    /// From the next process on this is another site.
+    incarnation: Option<SiteId>,
     record_bytes: usize,
     links: Links,
     waiting: Waiting,
@@ -137,6 +140,7 @@ impl Shard {
             logged: Vec::new(),
             entries_unsaved: false,
             moved: false,
+            incarnation: None,
             counters: Counters::new(settings.seed),
             operations: Operations::new(settings.window, stored.runs, settings.seed, now_ms),
             complete: stored.is_empty,
@@ -193,7 +197,11 @@ impl Shard {
         for Logged { site, entry } in contents.entries {
             self.links.insert(site, entry);
         }
+        let Summary { changes, slice_max, .. } = self.summary;
         self.summary = contents.summary;
+        // A checkpoint may have come after the record.
+        self.summary.changes = self.summary.changes.max(changes);
+        self.summary.slice_max = self.summary.slice_max.max(slice_max);
         match &self.summary.streams {
             Some(streams) => {
                 for stream in streams {
@@ -494,8 +502,13 @@ impl Shard {
         if self.touched.is_empty() && self.counted.is_empty() && self.logged.is_empty() && !self.moved {
             return Sealed { record: None, rows: 0, outputs };
         }
+        if self.moved {
+            // The summary has other bytes, so it needs another version.
+            self.summary.changes += 1;
+        }
         self.summary.time_ms = now_ms;
         self.summary.streams = self.links.streams();
+        self.summary.site = self.written_by();
         self.links.restless = true;
         self.moved = false;
         let counters = &self.counters;
@@ -551,7 +564,10 @@ impl Shard {
         }
         // Of what is deleted the table gets no row that it would list.
         self.fresh_saving.retain(|index| self.counters.get(*index).counter.is_some());
+        // What was settled since the last record is in no record: it has other bytes, so it needs another version.
+        self.summary.changes += 1;
         self.summary.streams = self.links.streams();
+        self.summary.site = self.written_by();
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
         writes.push(Write { slice: Slice::KEPT, key: record::SUMMARY_KEY.to_vec(), row });
         Some(writes)
