@@ -297,6 +297,15 @@ pub enum Refusal {
         /// Whom they wait for.
         waiting_for: Vec<SiteId>,
     },
+    /// This site does not know yet which operations others have counted.
+    #[error(
+        "this site has joined lately, and for another {wait_ms} ms it cannot know all operations that others have counted; \
+         nothing was counted. Ask another site, or count without an id"
+    )]
+    JoinedLately {
+        /// For how long.
+        wait_ms: u64,
+    },
     /// This site does not take writes yet.
     #[error(
         "this site is joining the cluster and takes writes when it has what the others have; nothing was done"

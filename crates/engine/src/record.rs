@@ -55,6 +55,9 @@ pub(crate) struct Summary {
     /// Whose rows are those that do not say it; the first site's, if that is not said either.
     #[n(6)]
     pub(crate) site: Option<SiteId>,
+    /// From when on it knows all operations of the window, in the shard's time; never yet, while it joins the cluster.
+    #[n(7)]
+    pub(crate) knows_ids_from_ms: Option<u64>,
 }
 
 /// What this site has counted, and why, modulo 2^64.

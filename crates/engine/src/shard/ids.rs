@@ -66,6 +66,12 @@ impl Shard {
                 Ok(Some(Added { value, applied: 0, repeated: true, site: own }))
             }
             Admitted::New { hash, expires_ms } => {
+                if let Some(from_ms) =
+                    self.summary.knows_ids_from_ms.filter(|from_ms| now.elapsed_ms < *from_ms)
+                    && self.settings.rules.keep(Rule::NewcomersWait)
+                {
+                    return Err(Refusal::JoinedLately { wait_ms: from_ms - now.elapsed_ms });
+                }
                 self.make_room_for_entry()?;
                 let Some(added) = self.add(key, add, now)? else { return Ok(None) };
                 let Added { value, applied, .. } = added;

@@ -165,6 +165,7 @@ impl Shard {
             shard.replay(contents, now_ms);
         }
         shard.retire_settled(now_ms);
+        shard.note_joining();
         Ok(shard)
     }
 
@@ -223,6 +224,15 @@ impl Shard {
     /// From now on these belong to the cluster.
     pub fn follow(&mut self, membership: &Membership) {
         self.links.follow(membership.clone());
+        self.note_joining();
+    }
+
+    /// Operations that were settled before all sites have listed this one are not sent to it.
+    fn note_joining(&mut self) {
+        if self.links.membership.joining.contains(&self.settings.site) {
+            self.summary.knows_ids_from_ms = Some(u64::MAX);
+            self.moved = true;
+        }
     }
 
     /// Must the row of this key be read from the table, and [installed](Self::install), before a command on it?
@@ -620,6 +630,11 @@ impl Shard {
 
     /// Tells the time. Returns the slice before which the table needs nothing any more.
     pub fn tick(&mut self, now_ms: u64) -> Slice {
+        if self.summary.knows_ids_from_ms == Some(u64::MAX) && !self.is_joining() {
+            // It is listed by all now: what was settled before is forgotten everywhere after the window.
+            self.summary.knows_ids_from_ms = Some(now_ms + self.settings.window.length_ms());
+            self.moved = true;
+        }
         self.operations.tick(now_ms)
     }
 

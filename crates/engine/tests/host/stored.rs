@@ -64,7 +64,8 @@ fn writes(world: &mut World) -> Vec<Write> {
 /// What one batch of everything is logged as.
 const RECORD: &str = concat!(
     "01",                                                     // format
-    "8408031903e806",             // 8 changes, 3 counters, 1,000 ms, highest slice 6
+    "8508031903e806",             // 8 changes, 3 counters, 1,000 ms, highest slice 6
+    "838219012d0b820200820000",   // 301 added and 11 subtracted by clients, 2 set, nothing taken back
     "84",                         // four counters
     "45706c61696e01",             // plain, version 1
     "82008219012c00",             // counted here alone: 300 added, 0 subtracted
@@ -86,7 +87,7 @@ const ROWS: [(u32, &str, u64, &str); 7] = [
     (0, "6b626f756e646564", 6, "018202838201008400f60a820100a182010082820004a0"),
     (0, "6b706c61696e", 1, "0182008219012c00"),
     (0, "6b736574", 4, "01820181a18201008304820207a18201008202820007"),
-    (0, "73", 8, "018408031903e806"),
+    (0, "73", 9, "018509031903e806838219012d0b820200820000"),
     (0, "74", 1_000, "011903e8"),
     (6, "68000000000000000874c6fd1149f9d236", 1, "01820001"),
     (
@@ -96,6 +97,19 @@ const ROWS: [(u32, &str, u64, &str); 7] = [
         "018182503efed6bc262396cf3ad9e86c618c3a02842626261a00092ba8",
     ),
 ];
+
+/// As one was logged before sites had books.
+const RECORD_WITHOUT_BOOKS: &str = "018408031903e8068445706c61696e0182008219012c00437365740482018\
+    1a18201008304820207a1820100820282000747626f756e646564068202838201008400f60a820100a182010082820004a044676f6e650882\
+    0181a18201008308820100a182010082088201008182503efed6bc262396cf3ad9e86c618c3a02842626261a00092ba8";
+
+#[test]
+fn a_record_without_books_is_still_read() {
+    let bytes = (0..RECORD_WITHOUT_BOOKS.len()).step_by(2);
+    let byte = |at: usize| u8::from_str_radix(&RECORD_WITHOUT_BOOKS[at..at + 2], 16).expect("hexadecimal");
+    let found = Found { records: vec![bytes.map(byte).collect()], rows: Vec::new() };
+    assert!(!is_noticed(&found));
+}
 
 #[test]
 fn records_and_rows_have_these_bytes() {

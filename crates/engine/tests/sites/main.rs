@@ -1,5 +1,6 @@
 //! Several sites that count at once: what they agree on, and that retries count once among all.
 
+mod members;
 mod world;
 
 use quipu_engine::{Action, Add, Added, OperationId, Outcome, Reply, Settings};

@@ -83,6 +83,7 @@ impl Problem {
             | Refusal::InDoubt(_)
             | Refusal::Reserved { .. }
             | Refusal::Unsettled { .. }
+            | Refusal::JoinedLately { .. }
             | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
         }
@@ -117,6 +118,9 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::UsedBefore => (StatusCode::CONFLICT, "used-before", "The key was counted on without bounds"),
         Refusal::Unsettled { .. } => {
             (StatusCode::SERVICE_UNAVAILABLE, "unsettled", "Too many operations wait for another site")
+        }
+        Refusal::JoinedLately { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "joined-lately", "This site does not know all operations yet")
         }
         Refusal::Joining => (StatusCode::SERVICE_UNAVAILABLE, "joining", "This site is joining the cluster"),
         Refusal::BoundedReset => (StatusCode::CONFLICT, "bounded", "A bounded counter is not reset"),

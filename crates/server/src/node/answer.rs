@@ -94,7 +94,7 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::Creating { .. } => "CREATING",
         Refusal::Reserved { .. } => "RESERVED",
         Refusal::Unsettled { .. } => "UNSETTLED",
-        Refusal::Joining => "JOINING",
+        Refusal::JoinedLately { .. } | Refusal::Joining => "JOINING",
         Refusal::BoundedReset => "BOUNDED",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",

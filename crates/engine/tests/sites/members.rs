@@ -1,0 +1,150 @@
+//! Sites that go, come, and are restored.
+
+use std::collections::BTreeSet;
+
+use quipu_engine::{
+    Action, Add, Added, Membership, Outcome, Refusal, Reply, Settings, SiteId, Window, WindowMode,
+};
+
+use crate::world::{World, site};
+
+fn without(world: &World, gone: SiteId, heir: SiteId) -> Membership {
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&gone);
+    membership.removed.insert(gone, heir);
+    membership
+}
+
+#[test]
+fn what_a_removed_site_counted_stays_and_its_heir_takes_back_for_it() {
+    let mut world = World::new(3, 1, Settings::default());
+    world.add(2, b"plain", 7);
+    world.pass(100);
+    world.link(0, 2, false);
+    world.link(0, 1, false);
+    // Counted at 1 and at 3; 2 has heard of 3's count. Then 3 is lost.
+    world.add_once(0, b"k", 5, b"one");
+    world.add_once(2, b"k", 5, b"one");
+    world.add_once(2, b"k", 4, b"two");
+    world.pass(100);
+    world.crash(2);
+    world.link(0, 1, true);
+    world.pass(1_000);
+    assert_eq!(world.get(1, b"k"), Some(14), "nobody may take back for a site that may come again");
+    let membership = without(&world, site(3), site(2));
+    world.set_membership(membership);
+    world.pass(5_000);
+    for at in 0..2 {
+        assert_eq!(world.get(at, b"k"), Some(9), "at {at}");
+        assert_eq!(world.get(at, b"plain"), Some(7));
+        assert!(
+            matches!(world.outcome(at, b"k", b"one"), Outcome::Counted(Added { site: it, .. }) if it == site(1))
+        );
+    }
+    assert_eq!(world.open_entries(), 0, "nothing waits for it any more");
+    world.check_books();
+    // A retry of what only the lost one had counted is recognised.
+    let Reply::Added(answer) = world.add_once(0, b"k", 4, b"two") else { panic!("counted") };
+    assert_eq!((answer.repeated, answer.site), (true, site(3)));
+}
+
+#[test]
+fn an_heir_spends_the_rights_of_a_removed_site() {
+    let mut world = World::new(3, 1, Settings::default());
+    let ticket = world.create(2, b"stock", 0, 10, 1_000);
+    world.pass(1_000);
+    assert_eq!(world.answer(2, ticket), Some(Reply::Created));
+    world.add(2, b"stock", -3);
+    world.pass(500);
+    world.crash(2);
+    let membership = without(&world, site(3), site(1));
+    world.set_membership(membership);
+    world.pass(1_000);
+    assert!(matches!(world.add(0, b"stock", -2), Reply::Added(Added { value: 5, .. })));
+    let add = Add { remote_ms: 900, ..Add::of(-4) };
+    let ticket = world.submit(1, b"stock", Action::Add { add, operation: None });
+    world.pass(900);
+    assert!(matches!(world.answer(1, ticket), Some(Reply::Added(_))));
+    world.pass(500);
+    for at in 0..2 {
+        assert_eq!(world.get(at, b"stock"), Some(1), "at {at}");
+    }
+    assert!(matches!(world.add(0, b"stock", -2), Reply::Refused(Refusal::OutOfBounds { .. })));
+}
+
+#[test]
+fn who_joins_takes_writes_when_it_has_everything() {
+    let window_ms = 5_000;
+    let window = Window::new(window_ms, WindowMode::Exact, 1e-6).expect("a window");
+    let mut world = World::new(3, 1, Settings { window, ..Settings::default() });
+    let mut membership = Membership::of([site(1), site(2)]);
+    world.set_membership(membership.clone());
+    for number in 0..5_000_u32 {
+        world.add(0, format!("key{number}").as_bytes(), 1);
+    }
+    world.add_once(0, b"k", 5, b"one");
+    world.pass(1_000);
+    membership.epoch = 2;
+    membership.members.insert(site(3));
+    membership.joining = BTreeSet::from([site(3)]);
+    world.set_membership(membership.clone());
+    world.start(2);
+    assert!(!world.is_caught_up(2));
+    assert_eq!(world.add(2, b"k", 1), Reply::Refused(Refusal::Joining));
+    world.pass(3_000);
+    assert!(world.is_caught_up(2));
+    membership.epoch = 3;
+    membership.joining.clear();
+    world.set_membership(membership);
+    assert_eq!(world.get(2, b"key4999"), Some(1));
+    // It was settled before, and all others would know it.
+    let reply = world.add_once(2, b"k", 5, b"one");
+    assert!(matches!(reply, Reply::Refused(Refusal::JoinedLately { .. })), "{reply:?}");
+    world.add_once(0, b"k", 1, b"two");
+    world.pass(500);
+    let Reply::Added(answer) = world.add_once(2, b"k", 1, b"two") else { panic!("known since") };
+    assert!(answer.repeated);
+    world.add(2, b"k", 1);
+    world.pass(window_ms);
+    world.add_once(2, b"k", 3, b"three");
+    world.pass(1_000);
+    for at in 0..3 {
+        assert_eq!(world.get(at, b"k"), Some(10), "at {at}");
+    }
+    world.check_books();
+}
+
+#[test]
+fn a_restored_site_goes_on_under_another_incarnation() {
+    let mut world = World::new(2, 1, Settings::default());
+    let ticket = world.create(1, b"stock", 0, 10, 1_000);
+    world.pass(1_000);
+    assert_eq!(world.answer(1, ticket), Some(Reply::Created));
+    world.add(1, b"k", 7);
+    world.add_once(1, b"k", 5, b"one");
+    world.add(1, b"stock", -4);
+    world.pass(1_000);
+    let new = world.restore(1);
+    let mut membership = without(&world, site(2), new);
+    membership.members.insert(new);
+    membership.joining.insert(new);
+    world.set_membership(membership.clone());
+    world.start(1);
+    world.pass(2_000);
+    assert!(world.is_caught_up(1));
+    membership.epoch += 1;
+    membership.joining.clear();
+    world.set_membership(membership);
+    world.pass(1_000);
+    assert_eq!(world.get(1, b"k"), Some(12));
+    let Reply::Added(answer) = world.add_once(1, b"k", 5, b"one") else { panic!("counted") };
+    assert!(answer.repeated);
+    world.add(1, b"k", 1);
+    assert!(matches!(world.add(1, b"stock", -6), Reply::Added(Added { value: 0, .. })), "it is its own heir");
+    world.pass(1_000);
+    for at in 0..2 {
+        assert_eq!((world.get(at, b"k"), world.get(at, b"stock")), (Some(13), Some(0)), "at {at}");
+    }
+    world.check_books();
+}
