@@ -64,7 +64,8 @@ impl Links {
         };
         for Stream { site, position, settled, counted } in streams.unwrap_or_default() {
             let mut origin = Origin::at(*position);
-            (origin.settled, origin.counted) = (*settled, *counted);
+            // Somebody may not have heard that some of it is settled.
+            (origin.settled, origin.last_settled, origin.counted) = (*settled, *settled, *counted);
             links.origins.insert(*site, origin);
         }
         links.follow(membership.clone());
@@ -148,7 +149,9 @@ impl Links {
 
     /// An entry is settled, or taken over elsewhere.
     pub(crate) fn remove(&mut self, site: SiteId, number: u64) -> Option<Entry> {
-        let entry = self.origins.get_mut(&site)?.open.remove(&number)?;
+        let origin = self.origins.get_mut(&site)?;
+        let entry = origin.open.remove(&number)?;
+        origin.last_settled = origin.last_settled.max(number);
         let is_cancelled = self.is_cancelled(entry.hash, site);
         self.unlist(site, number, entry.hash);
         if let What::Counted(count) = &entry.what
@@ -202,6 +205,11 @@ impl Links {
     /// The number, here, of the oldest change that has to be in memory.
     pub(crate) fn oldest_here(&self) -> u64 {
         self.origins.values().filter_map(Origin::oldest_here).min().unwrap_or(u64::MAX)
+    }
+
+    /// Has the table entries that are settled?
+    pub(crate) fn is_stored_in_vain(&self) -> bool {
+        self.origins.values().any(|origin| !origin.gone.is_empty() || !origin.deletable.is_empty())
     }
 
     /// Everybody's position in a stream is told here; what all have is forgotten.

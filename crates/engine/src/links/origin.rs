@@ -28,12 +28,16 @@ pub(crate) struct Origin {
     pub(crate) position: u64,
     /// Its operations up to here are settled.
     pub(crate) settled: u64,
+    /// The number of the last entry that was.
+    pub(crate) last_settled: u64,
     /// Entries after that, by number. Nobody may forget them yet.
     pub(crate) open: BTreeMap<u64, Entry>,
     /// Those of them that the table has, or the checkpoint under way writes.
     pub(crate) stored: BTreeSet<u64>,
-    /// Numbers of settled ones that the table has: first the checkpoint under way must be done,
+    /// Numbers of settled ones that the table has: first a checkpoint must have written where they went to,
     pub(crate) gone: Vec<u64>,
+    /// as the one under way does,
+    pub(crate) leaving: Vec<u64>,
     /// then the next one deletes them.
     pub(crate) deletable: Vec<u64>,
     /// What the operations in `open` have counted, by key, without those that were taken back.

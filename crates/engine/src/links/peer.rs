@@ -41,6 +41,8 @@ pub(crate) struct Peer {
     pub(crate) owed: bool,
     /// It was told that our operations up to here are settled.
     pub(crate) settled_told: u64,
+    /// There is something that it may hear of with the next message, or a little later.
+    pub(crate) gossip: bool,
     /// The piece of all rows that was sent last.
     pub(crate) sweep_sent: Option<(SiteId, Swept)>,
 }
@@ -81,8 +83,6 @@ impl Peer {
             };
         }
         self.direct = message.direct.iter().copied().collect();
-        let of_us = message.received.iter().find(|received| received.site == own);
-        self.settled_told = of_us.map_or(0, |received| received.settled);
         let Message { position, settled, epoch: theirs, .. } = *message;
         let said = Said { position, received: positions(&message.received), settled, epoch: theirs };
         let is_news = self.learn(said, own, epoch);
@@ -189,6 +189,7 @@ impl Peer {
         self.under_way.clear();
         self.sent.clear();
         self.sweep_sent = None;
+        self.settled_told = 0;
         self.sent_ms = 0;
         self.resend_ms = RESEND_MS;
         self.owed = connected;
@@ -231,6 +232,7 @@ impl Peer {
     pub(crate) fn sent_at(&mut self, now_ms: u64) {
         self.sent_ms = now_ms;
         self.owed = false;
+        self.gossip = false;
     }
 
     pub(crate) fn last_sent_ms(&self) -> u64 {

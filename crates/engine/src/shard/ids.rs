@@ -318,6 +318,11 @@ impl Shard {
         let hash = self.links.origins.get(&site).and_then(|it| it.open.get(&number)).map(|entry| entry.hash);
         let is_cancelled = hash.is_some_and(|hash| self.links.is_cancelled(hash, site));
         let Some(entry) = self.links.remove(site, number) else { return };
+        if let Some(origin) = self.links.origins.get_mut(&site)
+            && origin.stored.remove(&number)
+        {
+            origin.gone.push(number);
+        }
         let What::Counted(count) = entry.what else { return };
         if is_cancelled {
             return;
@@ -345,7 +350,9 @@ impl Shard {
                 writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 2, bytes: Vec::new() } });
             }
             let open = &origin.open;
-            origin.gone.extend(origin.stored.iter().filter(|number| !open.contains_key(number)));
+            origin.leaving.append(&mut origin.gone);
+            // One that takes back what it took back before goes by another number.
+            origin.leaving.extend(origin.stored.iter().filter(|number| !open.contains_key(number)));
             origin.stored = open.keys().copied().collect();
         }
         writes
@@ -354,7 +361,7 @@ impl Shard {
     /// The checkpoint is done.
     pub(super) fn entries_saved(&mut self) {
         for origin in self.links.origins.values_mut() {
-            origin.deletable.append(&mut origin.gone);
+            origin.deletable.append(&mut origin.leaving);
         }
     }
 

@@ -214,6 +214,7 @@ impl Shard {
                         origin.skip_to(stream.position);
                     }
                     origin.settled = origin.settled.max(stream.settled);
+                    origin.last_settled = origin.settled;
                     origin.counted = stream.counted;
                 }
             }
@@ -545,7 +546,10 @@ impl Shard {
 
     /// Is there something that a checkpoint would write?
     pub fn is_unsaved(&self) -> bool {
-        !self.unsaved.is_empty() || self.operations.unsaved() > 0 || self.entries_unsaved
+        !self.unsaved.is_empty()
+            || self.operations.unsaved() > 0
+            || self.entries_unsaved
+            || self.links.is_stored_in_vain()
     }
 
     /// How many operations wait for a checkpoint.

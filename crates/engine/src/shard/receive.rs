@@ -52,7 +52,8 @@ impl Shard {
         self.settle_removed(now);
         self.links.trim();
         if let Some(peer) = self.links.peers.get_mut(&from) {
-            peer.owed |= has_news || is_behind;
+            // What it lacks may be on its way to it.
+            peer.owed |= has_news || (is_behind && now.elapsed_ms >= peer.ask_again_ms());
         }
         self.links.restless = true;
         Ok(())
@@ -62,7 +63,7 @@ impl Shard {
     fn can_tell(&self, from: SiteId, message: &Message) -> bool {
         let hears = |site: SiteId| self.links.peers.get(&from).is_some_and(|peer| peer.hears(site));
         message.received.iter().any(|it| {
-            let settled = self.links.origins.get(&it.site).map_or(0, |origin| origin.settled);
+            let settled = self.links.origins.get(&it.site).map_or(0, |origin| origin.last_settled);
             it.settled < settled.min(it.position) && (it.site == self.settings.site || !hears(it.site))
         })
     }
@@ -108,7 +109,7 @@ impl Shard {
         for site in news {
             // Whoever does not hear it hears of it here.
             let others = self.links.peers.iter_mut().filter(|(other, _)| **other != from && **other != site);
-            others.filter(|(_, peer)| !peer.hears(site)).for_each(|(_, peer)| peer.owed = peer.connected);
+            others.filter(|(_, peer)| !peer.hears(site)).for_each(|(_, peer)| peer.gossip = true);
         }
     }
 

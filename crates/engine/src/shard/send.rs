@@ -13,8 +13,9 @@ use crate::{
 
 /// So many rows are looked at for one piece of a sweep.
 pub(crate) const SWEEP_ROWS_MAX: usize = 1024;
-/// A peer is told so many milliseconds later that operations are settled, if there is nothing else to say.
-const SETTLED_DELAY_MS: u64 = 20;
+/// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
+/// else to say.
+const GOSSIP_DELAY_MS: u64 = 20;
 
 /// A peer needs all rows of a stream: the table's page after this key is needed for the next piece.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -129,7 +130,7 @@ impl Shard {
     pub(crate) fn message_for(&mut self, site: SiteId, sweep: Option<Sweep>, now_ms: u64) -> Option<Message> {
         let own = self.settings.site;
         let asks = self.asks(site, now_ms);
-        let settled = self.links.own().settled;
+        let Origin { settled, last_settled, .. } = *self.links.own();
         let has_open = self.has_open_of(site);
         let streams = self.streams_for(site);
         let peer = self.links.peers.get_mut(&site)?;
@@ -166,13 +167,13 @@ impl Shard {
             }
         }
         let peer = self.links.peers.get_mut(&site)?;
-        let owes_settled = peer.settled_told < settled;
+        let owes_settled = peer.gossip || peer.settled_told < last_settled;
         let is_silent = now_ms >= peer.ask_again_ms();
         let speaks = !parts.is_empty()
             || !asks.is_empty()
             || sweep.is_some()
             || peer.owed
-            || (owes_settled && now_ms >= peer.last_sent_ms() + SETTLED_DELAY_MS)
+            || (owes_settled && now_ms >= peer.last_sent_ms() + GOSSIP_DELAY_MS)
             || (has_open && is_silent);
         if speaks {
             peer.sent_at(now_ms);
@@ -184,7 +185,7 @@ impl Shard {
         }
         let wake = [
             peer.wake_ms(),
-            (!speaks && owes_settled).then_some(peer.last_sent_ms() + SETTLED_DELAY_MS),
+            (!speaks && owes_settled).then_some(peer.last_sent_ms() + GOSSIP_DELAY_MS),
             (has_open || peer.sweep_sent.is_some()).then_some(peer.ask_again_ms()),
             is_full.then_some(peer.ask_again_ms()),
         ];
