@@ -5,6 +5,7 @@
 //! durable*. The server and the simulations run the same host.
 
 mod command;
+pub mod council;
 mod counter;
 mod counters;
 mod entry;
@@ -26,6 +27,7 @@ pub use command::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, OperationId, Outcome, OwnedCommand,
     Refusal, Reply, SiteView,
 };
+pub use council::Council;
 pub use host::{Envelope, Host, HostStats, OpenError, Released};
 pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
