@@ -26,7 +26,7 @@ impl<L: Log, T: Table> Host<L, T> {
             let from = ListFrom { prefix: b"", after: after.as_deref(), limit: PAGE };
             let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
             let (keys, next) = running.shard.keys(from, &page).map_err(unreadable)?;
-            for key in keys {
+            for (key, ()) in keys {
                 load(table, running, &key).map_err(|refusal| failed(&refusal))?;
                 running.shard.name_rows(&key, new);
             }

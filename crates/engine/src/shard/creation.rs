@@ -134,17 +134,15 @@ impl Shard {
                 self.advance_creation(index);
             }
             // The lowest agrees to nobody's.
-            Some(mine) => {
-                if self.not_agreed(index).is_empty() {
-                    let bounded = Box::new(Bounded::new(own, mine.definition));
-                    self.counters.change(index, |entry| entry.counter = Some(Counter::Bounded(bounded)));
-                    self.touch(index, false);
-                }
+            Some(mine) if self.not_agreed(index).is_empty() => {
+                let bounded = Box::new(Bounded::new(own, mine.definition));
+                self.counters.change(index, |entry| entry.counter = Some(Counter::Bounded(bounded)));
+                self.touch(index, false);
             }
             None if !is_used && !open.is_empty() => {
                 self.change_creation(index, |creation| creation.agrees.extend(open));
             }
-            None => {}
+            Some(_) | None => {}
         }
     }
 }

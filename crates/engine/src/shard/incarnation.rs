@@ -2,7 +2,7 @@
 
 use quipu_storage::Page;
 
-use super::{ListFrom, Shard, Unreadable};
+use super::{ListFrom, Shard, Unreadable, listing::Seen};
 use crate::{SiteId, counter::Counter, links::Origin, record::Books};
 
 impl Shard {
@@ -18,13 +18,8 @@ impl Shard {
     }
 
     /// A page of keys.
-    pub(crate) fn keys(
-        &mut self,
-        from: ListFrom<'_>,
-        page: &Page,
-    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), Unreadable> {
-        let (seen, next) = self.look_through(from, page, |_, _| Some(()))?;
-        Ok((seen.into_iter().map(|(key, ())| key).collect(), next))
+    pub(crate) fn keys(&mut self, from: ListFrom<'_>, page: &Page) -> Result<Seen<()>, Unreadable> {
+        self.look_through(from, page, |_, _| Some(()))
     }
 
     /// Writes down whose row is whose, for the next process, which is another site. May be done again.

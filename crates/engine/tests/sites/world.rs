@@ -230,11 +230,11 @@ impl World {
         host.outgoing(now, &mut envelopes);
         let from = here.id;
         for envelope in envelopes {
-            self.post(from, envelope);
+            self.post(from, &envelope);
         }
     }
 
-    fn post(&mut self, from: SiteId, envelope: Envelope) {
+    fn post(&mut self, from: SiteId, envelope: &Envelope) {
         self.messages += 1;
         let bytes = envelope.message.encode();
         self.bytes += bytes.len() as u64;

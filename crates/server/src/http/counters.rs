@@ -74,7 +74,8 @@ pub(super) async fn create<C: Counters>(
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
     let limits = decode::create(&body).map_err(Problem::bad_request)?;
-    let Reply::Created = run(&app, &key, Action::Create { limits, wait_ms: CREATE_WAIT_MS }, numbers).await? else {
+    let Reply::Created = run(&app, &key, Action::Create { limits, wait_ms: CREATE_WAIT_MS }, numbers).await?
+    else {
         return Err(Problem::unexpected_reply());
     };
     let location = format!("/v1/counters/{}", percent_encode(&key, NON_ALPHANUMERIC));

@@ -25,8 +25,8 @@ use std::{
 
 use mio::{Poll, Waker};
 use quipu_engine::{
-    Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards, SiteId,
-    Window, WindowMode,
+    Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
+    SiteId, Window, WindowMode,
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,

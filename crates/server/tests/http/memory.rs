@@ -268,9 +268,13 @@ fn fitting(counter: &Counter, add: Add) -> Result<i64, Refusal> {
     let room = (i128::from(limit) - i128::from(counter.value)) * i128::from(add.amount.signum());
     let available = u64::try_from(room.max(0)).unwrap_or(u64::MAX);
     match add.beyond {
-        Beyond::Refuse => {
-            Err(Refusal::OutOfBounds { amount: add.amount, limit, value: counter.value, available, elsewhere: Vec::new() })
-        }
+        Beyond::Refuse => Err(Refusal::OutOfBounds {
+            amount: add.amount,
+            limit,
+            value: counter.value,
+            available,
+            elsewhere: Vec::new(),
+        }),
         Beyond::Skip => Ok(0),
         Beyond::Saturate => Ok(i64::try_from(available).unwrap_or(i64::MAX) * add.amount.signum()),
     }
