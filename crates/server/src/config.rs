@@ -5,7 +5,9 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::auth::Users;
-use values::{address, folder, probability, seconds_or_never, shards, whole, within, yes_or_no};
+use values::{
+    address, cluster, folder, peers, probability, seconds_or_never, shards, site, whole, within, yes_or_no,
+};
 
 mod choices;
 pub mod settings;
@@ -20,6 +22,14 @@ pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
 pub const SHARDS_DEFAULT: u16 = 64;
 /// There are that many hash slots; a shard has at least one.
 pub const SHARDS_MAX: u16 = 16_384;
+/// Every site has a link to every other one.
+pub const SITES_MAX: usize = 64;
+/// The longest name of a cluster.
+pub const CLUSTER_BYTES_MAX: usize = 64;
+/// The site that a new data folder is for, unless told otherwise.
+pub const SITE_DEFAULT: u16 = 1;
+/// The name of a cluster, unless told otherwise.
+pub const CLUSTER_DEFAULT: &str = "quipu";
 /// More workers than this do not help.
 pub const WORKERS_MAX: usize = 256;
 /// With less the node would only read from disk.
@@ -39,6 +49,15 @@ pub const CLIENTS_MAX: usize = 1_000_000;
 /// Linux waits no longer before it asks a silent client.
 pub const TCP_KEEPALIVE_SECONDS_MAX: u64 = 32_767;
 
+/// Another site, and where it can be dialled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerAddress {
+    /// Its number.
+    pub number: u16,
+    /// `host:port`; a name is looked up each time it is dialled.
+    pub address: String,
+}
+
 /// Everything a node is told. Made by [`Config::new`] alone, so a bad one does not exist.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -49,6 +68,17 @@ pub struct Config {
     pub resp: Option<SocketAddr>,
     /// Where HTTP clients connect; `None`: nowhere.
     pub http: Option<SocketAddr>,
+    /// The number of this site; `None`: as the data folder says, and [`SITE_DEFAULT`] for a new one.
+    pub site: Option<u16>,
+    /// Where other sites connect; `None`: nowhere, this site dials. It is opened if there are other sites, or if it was
+    /// said explicitly.
+    pub link: Option<SocketAddr>,
+    /// Was it said where other sites connect?
+    pub link_given: bool,
+    /// The other sites. With this one they are the members of the cluster of a new data folder.
+    pub peers: Vec<PeerAddress>,
+    /// The name of the cluster; `None`: as the data folder says, and [`CLUSTER_DEFAULT`] for a new one.
+    pub cluster: Option<String>,
     /// When a count is acknowledged.
     pub durability: Durability,
     /// How much memory counters may take; the others stay on disk.
@@ -84,6 +114,11 @@ impl Config {
             data: settings.required(&settings::DATA, folder)?,
             resp: settings.required(&settings::RESP, address)?,
             http: settings.required(&settings::HTTP, address)?,
+            site: settings.optional(&settings::SITE, site)?,
+            link: settings.required(&settings::LINK, address)?,
+            link_given: settings.origin(&settings::LINK) != Origin::Default,
+            peers: settings.optional(&settings::PEERS, peers)?.unwrap_or_default(),
+            cluster: settings.optional(&settings::CLUSTER, cluster)?,
             durability: settings.required(&settings::DURABILITY, str::parse)?,
             memory_bytes: settings.required(&settings::MEMORY, |text| {
                 within(parse_bytes(text)?, MEMORY_BYTES_MIN, u64::MAX, format_bytes)
@@ -105,6 +140,7 @@ impl Config {
             log_format: settings.required(&settings::LOG_FORMAT, str::parse)?,
         };
         config.check_addresses(settings)?;
+        config.check_peers(settings)?;
         config.limit_workers(settings)?;
         Ok(config)
     }
@@ -130,6 +166,24 @@ impl Config {
             }
             _ => Ok(()),
         }
+    }
+
+    fn check_peers(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let own = self.site.and_then(|site| self.peers.iter().find(|peer| peer.number == site));
+        if let Some(PeerAddress { number, address }) = own {
+            let problem = format!(
+                "names this site itself ({number}@{address}); leave it out, or give this site another --site"
+            );
+            return Err(settings.refuse(&settings::PEERS, problem));
+        }
+        let opens = self.link_given || !self.peers.is_empty();
+        let opened = self.link.filter(|address| opens && address.port() != 0);
+        let taken = |other: Option<SocketAddr>| opened.is_some() && opened == other;
+        if taken(self.resp) || taken(self.http) {
+            let problem = "is the address of --resp or --http too; give another port";
+            return Err(settings.refuse(&settings::LINK, problem));
+        }
+        Ok(())
     }
 
     /// A worker without a shard would be idle for ever.

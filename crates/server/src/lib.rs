@@ -1,17 +1,20 @@
 //! The node of a counter database: worker threads that run shards, and the front ends by which people reach them.
 //!
 //! Start with [`Server`], which puts everything together, then `node/worker.rs`, the loop that counts. [`resp`] is the
-//! Redis protocol without sockets, [`config`] what a node is told, [`metrics`] what it tells about itself.
+//! Redis protocol without sockets, [`links`] how sites meet, [`config`] what a node is told, [`metrics`] what it tells about
+//! itself.
 
 pub mod auth;
 pub mod config;
 pub mod http;
 mod keepalive;
+pub mod links;
 pub mod metrics;
 mod node;
+mod random;
 pub mod resp;
 
-pub use node::{ServeError, Server};
+pub use node::{FolderError, ServeError, Server};
 
 /// How long a command waits, in milliseconds, until all sites have the definition of a new bounded counter, unless it says
 /// otherwise.

@@ -17,8 +17,10 @@ use prometheus_client::{
 };
 
 mod commands;
+mod links;
 
 pub use commands::{COMMAND_NAMES, COMMAND_OUTCOMES, CommandName, CommandOutcome, CommandTally};
+pub use links::PeerMetrics;
 
 /// From 50 µs, a fast disk's flush, to about 13 s.
 const COMMIT_SECONDS_BUCKETS: (f64, f64, u16) = (50e-6, 2.0, 19);
@@ -38,6 +40,7 @@ pub struct Metrics {
     memory_bytes: Family<WorkerLabels, Gauge>,
     filter_bytes: Family<WorkerLabels, Gauge>,
     filter_probability: Family<WorkerLabels, Fraction>,
+    links: links::Links,
     sums: Sums,
     /// Redis clients that are connected.
     pub resp_connections: Gauge,
@@ -133,6 +136,7 @@ impl Metrics {
             memory_bytes: Family::default(),
             filter_bytes: Family::default(),
             filter_probability: Family::default(),
+            links: links::Links::default(),
             sums,
             resp_connections: Gauge::default(),
             http_connections: Gauge::default(),
@@ -142,6 +146,7 @@ impl Metrics {
         };
         metrics.register_front_ends(&mut registry);
         metrics.register_workers(&mut registry);
+        metrics.links.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }
@@ -219,6 +224,11 @@ impl Metrics {
             filter_probability: self.filter_probability.get_or_create_owned(&labels),
             commands: self.commands.clone(),
         }
+    }
+
+    /// The handles of one peer, by its number.
+    pub fn peer(&self, peer: u16) -> PeerMetrics {
+        self.links.peer(peer)
     }
 
     /// Counts an answered request. `route` is a pattern such as `/v1/counters/{key}`, never a path: paths have no end.

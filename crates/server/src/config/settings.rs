@@ -41,6 +41,10 @@ settings! {
     DATA "data" Some("./quipu-data");
     RESP "resp" Some("127.0.0.1:7379");
     HTTP "http" Some("127.0.0.1:7380");
+    SITE "site" None;
+    LINK "link" Some("127.0.0.1:7381");
+    PEERS "peers" None;
+    CLUSTER "cluster" None;
     DURABILITY "durability" Some("always");
     MEMORY "memory" Some("1GiB");
     WORKERS "workers" None;

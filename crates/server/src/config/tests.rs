@@ -22,6 +22,8 @@ fn the_defaults_are_good() {
     assert_eq!(config.data, PathBuf::from("./quipu-data"));
     assert_eq!(config.resp, "127.0.0.1:7379".parse().ok());
     assert_eq!(config.http, "127.0.0.1:7380".parse().ok());
+    assert_eq!((config.site, config.cluster, config.peers), (None, None, vec![]));
+    assert_eq!((config.link, config.link_given), ("127.0.0.1:7381".parse().ok(), false));
     assert_eq!(config.durability, Durability::Always);
     assert_eq!(config.memory_bytes, 1 << 30);
     assert!((1..=WORKERS_MAX).contains(&config.workers));
@@ -42,6 +44,10 @@ fn every_value_can_be_given() {
         (&settings::DATA, "/var/lib/quipu"),
         (&settings::RESP, "off"),
         (&settings::HTTP, "localhost:0"),
+        (&settings::SITE, "2"),
+        (&settings::LINK, "127.0.0.1:0"),
+        (&settings::PEERS, "1@10.0.0.1:7381, 3@three.example.org:7381,4@[::1]:9"),
+        (&settings::CLUSTER, "eu-1.test"),
         (&settings::DURABILITY, "interval:250"),
         (&settings::MEMORY, "64MiB"),
         (&settings::WORKERS, "3"),
@@ -59,6 +65,10 @@ fn every_value_can_be_given() {
     .expect("all good");
     assert_eq!(config.data, PathBuf::from("/var/lib/quipu"));
     assert_eq!((config.resp, config.http), (None, "127.0.0.1:0".parse().ok()));
+    assert_eq!((config.site, config.cluster.as_deref()), (Some(2), Some("eu-1.test")));
+    assert_eq!((config.link, config.link_given), ("127.0.0.1:0".parse().ok(), true));
+    let peers: Vec<_> = config.peers.iter().map(|peer| (peer.number, peer.address.as_str())).collect();
+    assert_eq!(peers, [(1, "10.0.0.1:7381"), (3, "three.example.org:7381"), (4, "[::1]:9")]);
     assert_eq!(config.durability, Durability::Interval(Duration::from_millis(250)));
     assert_eq!((config.memory_bytes, config.workers, config.shards), (64 << 20, 3, Some(128)));
     assert_eq!((config.idmp_window, config.idmp_mode), (Duration::from_secs(86_400), IdmpMode::Filter));
@@ -74,6 +84,23 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         (&settings::DATA, "", "such as ./quipu-data"),
         (&settings::RESP, "7379", "127.0.0.1:7380"),
         (&settings::HTTP, "example.org:80", "127.0.0.1:7380"),
+        (&settings::SITE, "0", "from 1 to 65535"),
+        (&settings::SITE, "two", "from 1 to 65535"),
+        (&settings::SITE, "65536", "from 1 to 65535"),
+        (&settings::LINK, "everywhere", "or off"),
+        (&settings::LINK, "127.0.0.1:7380", "give another port"),
+        (&settings::PEERS, "10.0.0.2:7381", "2@10.0.0.2:7381"),
+        (&settings::PEERS, "0@10.0.0.2:7381", "from 1 to 65535"),
+        (&settings::PEERS, "2@10.0.0.2", "no address"),
+        (&settings::PEERS, "2@:7381", "no address"),
+        (&settings::PEERS, "2@host:0", "no address"),
+        (&settings::PEERS, "2@host:port", "no address"),
+        (&settings::PEERS, "2@a b:1", "no address"),
+        (&settings::PEERS, "2@::1:7381", "no address"),
+        (&settings::PEERS, "2@a:1,", "no peer"),
+        (&settings::PEERS, "2@a:1,3@b:2,2@c:3", "site 2 twice, at a:1 and at c:3"),
+        (&settings::CLUSTER, "", "letters, digits"),
+        (&settings::CLUSTER, "two words", "letters, digits"),
         (&settings::DURABILITY, "sometimes", "interval:100"),
         (&settings::DURABILITY, "interval:soon", "interval:100"),
         (&settings::DURABILITY, "interval:0", "less than 1"),
@@ -109,6 +136,17 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         assert!(text.starts_with(known.flag) && text.contains(&format!("{value:?}")), "{text}");
         assert!(text.contains(remedy), "{text}");
     }
+}
+
+#[test]
+fn a_site_is_not_its_own_peer() {
+    let text = refusal(&[(&settings::SITE, "2"), (&settings::PEERS, "1@a:1,2@b:1")]).to_string();
+    assert!(text.starts_with("--peers: \"1@a:1,2@b:1\" names this site itself (2@b:1)"), "{text}");
+    assert!(text.contains("another --site"), "{text}");
+    let many: Vec<String> = (2..=65).map(|number| format!("{number}@host:{number}")).collect();
+    let text = refusal(&[(&settings::PEERS, &many.join(","))]).to_string();
+    assert!(text.contains("names 64 sites; a cluster has at most 64"), "{text}");
+    assert!(Config::new(&given(&[(&settings::PEERS, "")])).expect("none").peers.is_empty());
 }
 
 #[test]

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{IDMP_FPP_MAX, IDMP_FPP_MIN, SHARDS_MAX, TCP_KEEPALIVE_SECONDS_MAX};
+use super::{
+    CLUSTER_BYTES_MAX, IDMP_FPP_MAX, IDMP_FPP_MIN, PeerAddress, SHARDS_MAX, SITES_MAX,
+    TCP_KEEPALIVE_SECONDS_MAX,
+};
 
 pub(super) fn folder(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() {
@@ -27,6 +30,66 @@ pub(super) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map(Some).ok_or_else(|| {
         "is no address; give ADDRESS:PORT such as 127.0.0.1:7380 (port 0 picks a free one), or off".to_owned()
     })
+}
+
+pub(super) fn site(text: &str) -> Result<u16, String> {
+    text.parse().ok().filter(|number| *number != 0).ok_or_else(|| {
+        format!(
+            "is no number of a site; give a whole number from 1 to {}, another one at each site",
+            u16::MAX
+        )
+    })
+}
+
+pub(super) fn cluster(text: &str) -> Result<String, String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if text.is_empty() || text.len() > CLUSTER_BYTES_MAX || !text.chars().all(is_name) {
+        return Err(format!(
+            "is no name of a cluster; give 1 to {CLUSTER_BYTES_MAX} letters, digits, hyphens, underscores and dots"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// `2@host:port,3@host:port`; may be empty.
+pub(super) fn peers(text: &str) -> Result<Vec<PeerAddress>, String> {
+    let mut peers: Vec<PeerAddress> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+        let peer = peer(part)?;
+        if let Some(other) = peers.iter().find(|other| other.number == peer.number) {
+            return Err(format!(
+                "has site {} twice, at {} and at {}; leave one out",
+                peer.number, other.address, peer.address
+            ));
+        }
+        peers.push(peer);
+    }
+    if peers.len() >= SITES_MAX {
+        return Err(format!(
+            "names {} sites; a cluster has at most {SITES_MAX}, this one among them",
+            peers.len()
+        ));
+    }
+    Ok(peers)
+}
+
+fn peer(text: &str) -> Result<PeerAddress, String> {
+    const REMEDY: &str = "give NUMBER@HOST:PORT such as 2@10.0.0.2:7381, apart by commas";
+    let (number, address) =
+        text.split_once('@').ok_or_else(|| format!("has {text:?}, which is no peer; {REMEDY}"))?;
+    let number = site(number).map_err(|problem| format!("has {text:?}: {number:?} {problem}"))?;
+    let bad = || format!("has {text:?}: {address:?} is no address; {REMEDY}");
+    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-_.[]:%".contains(c);
+    let port: u16 = port.parse().map_err(|_| bad())?;
+    if host.is_empty()
+        || port == 0
+        || !host.chars().all(is_host)
+        || (host.contains(':') && !host.starts_with('['))
+    {
+        return Err(bad());
+    }
+    Ok(PeerAddress { number, address: address.to_owned() })
 }
 
 pub(super) fn shards(text: &str) -> Result<u16, String> {

@@ -150,7 +150,7 @@ impl Shared {
                 host.operations.false_positives,
                 host.filter.error_estimate,
             ),
-            "replication" => write!(text, "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n"),
+            "replication" => self.write_replication(text),
             "cluster" => write!(text, "# Cluster\r\ncluster_enabled:0\r\n"),
             "keyspace" if host.live == 0 => write!(text, "# Keyspace\r\n"),
             "keyspace" => write!(text, "# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", host.live),

@@ -10,6 +10,7 @@ use super::ServeError;
 use crate::{
     config::{Config, settings},
     http::HttpLimits,
+    links,
 };
 
 /// For the standard streams, listeners, the table's journals, files that are being merged, and clients that are told
@@ -49,7 +50,9 @@ impl Places {
 
 /// Allows the process as many open files as it needs, or as many as it can get, and says how many clients fit.
 pub(super) fn provide(config: &Config) -> Result<Places, ServeError> {
-    let reserved = TABLE_FILES_MAX + FILES_OTHERS + FILES_PER_WORKER * config.workers;
+    let has_links = config.link_given || !config.peers.is_empty();
+    let links = if has_links { links::files_max(config.peers.len()) } else { 0 };
+    let reserved = TABLE_FILES_MAX + FILES_OTHERS + FILES_PER_WORKER * config.workers + links;
     let wanted = Places::wanted(config);
     let needed = reserved + wanted.all();
     let allowed = raise(needed);

@@ -1,52 +1,9 @@
-//! What a data folder says of itself, and what a node says of its settings.
+//! What a node says of its settings.
 
-use minicbor::{Decode, Encode};
-use quipu_engine::Shards;
-use quipu_storage::{Row, ShardId, Slice, Table, Write, embedded::FjallTable};
-
-use super::ServeError;
 use crate::{
-    config::{Config, Durability, IdmpMode, SHARDS_DEFAULT, format_bytes, format_duration},
+    config::{Config, Durability, IdmpMode, format_bytes, format_duration},
     resp::Setting,
 };
-
-/// Stands for the folder where others have a shard.
-const FOLDER: ShardId = ShardId(u16::MAX);
-const IDENTITY: &[u8] = b"identity";
-
-#[derive(Encode, Decode)]
-struct Identity {
-    /// Fixed when the folder was made.
-    #[n(0)]
-    shards: u16,
-}
-
-/// How many shards the folder has; a new one gets as many as the configuration says.
-pub(super) fn shards(table: &FjallTable, config: &Config) -> Result<Shards, ServeError> {
-    let failed = |why| ServeError::Storage { folder: config.data.clone(), why };
-    let unreadable = |why: String| {
-        failed(quipu_storage::StorageError::Table { doing: "reading the folder's identity".to_owned(), why })
-    };
-    let found = match table.get(FOLDER, Slice::KEPT, IDENTITY).map_err(failed)? {
-        Some(row) => {
-            let identity: Identity =
-                minicbor::decode(&row.bytes).map_err(|error| unreadable(error.to_string()))?;
-            identity.shards
-        }
-        None => {
-            let shards = config.shards.unwrap_or(SHARDS_DEFAULT);
-            let bytes = minicbor::to_vec(Identity { shards }).expect("writing to memory does not fail");
-            let row = Row { version: 1, bytes };
-            let write = Write { slice: Slice::KEPT, key: IDENTITY.to_vec(), row };
-            table.put(FOLDER, &[write]).map_err(failed)?;
-            shards
-        }
-    };
-    if let Some(asked) = config.shards.filter(|asked| *asked != found) {
-        return Err(ServeError::Shards { folder: config.data.clone(), found, asked });
-    }
-    Shards::new(found).ok_or_else(|| unreadable(format!("{found} shards are not possible")))
-}
 
 /// What `CONFIG GET` shows.
 pub(super) fn settings(config: &Config, clients_max: usize) -> Vec<Setting> {

@@ -12,9 +12,11 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, Ticket};
+use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, SiteId, Ticket};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
+
+use super::links::{LinkMail, Positions};
 
 /// What a worker is asked or told.
 #[derive(Debug)]
@@ -37,6 +39,10 @@ pub(super) enum Mail {
     Count { answer: oneshot::Sender<u64> },
     /// Tell every change of a counter.
     Watch { key: Box<[u8]>, values: watch::Sender<Option<i64>> },
+    /// What has come over a link, or of one.
+    Link(LinkMail),
+    /// How much of a site's stream is in each shard of this worker.
+    Positions { of: SiteId, answer: oneshot::Sender<Positions> },
     /// Finish what is begun, and end.
     Stop,
 }

@@ -6,7 +6,9 @@ mod connection;
 mod facts;
 mod files;
 mod folder;
+mod identity;
 mod jobs;
+mod links;
 mod mail;
 mod requests;
 mod slab;
@@ -26,7 +28,7 @@ use std::{
 use mio::{Poll, Waker};
 use quipu_engine::{
     Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
-    SiteId, Window, WindowMode,
+    Window, WindowMode,
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -36,6 +38,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::{
     facts::{Client, Note},
+    identity::Folder,
     jobs::{Cursors, Job},
     mail::{Cleared, ListShard, Mail, Mailbox},
     worker::Worker,
@@ -44,9 +47,13 @@ use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
     http::{Counters, HttpLimits, ListRequest, serve_http_within},
+    links::Board,
     metrics::Metrics,
+    random::random,
     resp::{Protocol, Setting},
 };
+
+pub use self::identity::FolderError;
 
 /// Why a node does not run.
 #[derive(Debug, thiserror::Error)]
@@ -67,15 +74,13 @@ pub enum ServeError {
         /// What is wrong.
         why: OpenError,
     },
-    /// The folder was made with another number of shards.
-    #[error("{} has {found} shards, and --shards says {asked}; the number is fixed when a folder is made. Leave --shards out, or use another --data", folder.display())]
-    Shards {
+    /// The folder is not what was asked for.
+    #[error("{}: {why}", folder.display())]
+    Folder {
         /// The folder.
         folder: PathBuf,
-        /// How many it has.
-        found: u16,
-        /// How many were asked for.
-        asked: u16,
+        /// What is wrong.
+        why: FolderError,
     },
     /// Somebody else has the address, or it is not this machine's.
     #[error("{flag} {address}: {why}; choose another address, or `off`")]
@@ -119,6 +124,8 @@ pub(crate) struct Shared {
     cursors: Cursors,
     metrics: Metrics,
     resp_address: Option<SocketAddr>,
+    folder: Folder,
+    board: Board,
     runtime: tokio::runtime::Handle,
 }
 
@@ -251,6 +258,9 @@ impl Counters for Node {
     }
 
     fn ready(&self) -> Result<(), String> {
+        if let Some(why) = self.shared.board.stopped() {
+            return Err(why.to_owned());
+        }
         match self.shared.summary().host.shards_unavailable {
             0 => Ok(()),
             shards => Err(format!("{shards} shards cannot store anything at the moment")),
@@ -263,12 +273,14 @@ pub struct Server {
     node: Node,
     workers: Vec<JoinHandle<io::Result<()>>>,
     front: Option<Front>,
+    links: Option<Front>,
     resp: Option<SocketAddr>,
     http: Option<SocketAddr>,
+    link: Option<SocketAddr>,
     checkpointer: Arc<Checkpointer>,
 }
 
-/// The thread of the front ends.
+/// A thread that runs until it is told to stop.
 struct Front {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -281,12 +293,6 @@ fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, ServeE
     Ok(listener)
 }
 
-/// Anything that nobody outside can know.
-fn seed() -> u64 {
-    use std::hash::BuildHasher;
-    std::hash::RandomState::new().hash_one(std::process::id())
-}
-
 impl Server {
     /// Opens the data folder and begins to serve.
     pub fn start(config: &Config) -> Result<Self, ServeError> {
@@ -296,12 +302,18 @@ impl Server {
         let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
         let log_config = LogConfig { workers, ..LogConfig::default() };
         let embedded = Embedded::open(&config.data, log_config).map_err(storage_failed)?;
-        let shards = folder::shards(&embedded.table(), config)?;
+        let folder_failed = |why| ServeError::Folder { folder: config.data.clone(), why };
+        let folder = Folder::open(embedded.table(), config).map_err(folder_failed)?;
+        let shards = folder.shards().map_err(folder_failed)?;
+        let links_wanted = config.link_given || !folder.is_alone();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
         let address_of =
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|it| it.local_addr().ok());
+        let link = config.link.filter(|_| links_wanted);
+        let link = link.map(|address| listen("--link", address)).transpose()?;
         let (resp_address, http_address) = (address_of(&resp), address_of(&http));
+        let metrics = Metrics::new();
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("starting the front ends"))?;
@@ -326,8 +338,10 @@ impl Server {
             commands_forgotten: AtomicU64::new(0),
             notes: Mutex::new(vec![Note::default(); config.workers]),
             cursors: Cursors::default(),
-            metrics: Metrics::new(),
             resp_address,
+            board: folder.board(config, &metrics),
+            folder,
+            metrics,
             runtime: runtime.handle().clone(),
         });
         let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
@@ -338,11 +352,16 @@ impl Server {
             node,
             workers: Vec::new(),
             front: Some(front),
+            links: None,
             resp: resp_address,
             http: http_address,
+            link: address_of(&link),
             checkpointer,
         };
         server.start_workers(config, &embedded, polls, resp)?;
+        if links_wanted {
+            server.links = Some(links::start(server.node.clone(), link)?);
+        }
         Ok(server)
     }
 
@@ -355,11 +374,11 @@ impl Server {
     ) -> Result<(), ServeError> {
         let shared = &self.node.shared;
         let settings = Settings {
-            site: SiteId::FIRST,
+            site: shared.board.identity().site,
             window: window(config),
             memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
                 / usize::from(shared.shards.count()),
-            seed: seed(),
+            seed: random(),
             ..Settings::default()
         };
         let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };
@@ -372,6 +391,7 @@ impl Server {
             let (shared, opened) = (Arc::clone(shared), opened.clone());
             let listener = if index == 0 { listener.take() } else { None };
             let work = move || {
+                host.set_membership(&shared.board.membership());
                 let mine = shared.shards.all().filter(|shard| shared.owner(*shard) == index);
                 let result =
                     mine.into_iter().try_for_each(|shard| host.open(shard, shared.moment(Instant::now())));
@@ -405,13 +425,18 @@ impl Server {
         self.http
     }
 
+    /// Where other sites connect.
+    pub fn link_address(&self) -> Option<SocketAddr> {
+        self.link
+    }
+
     /// Stops: everything acknowledged is stored, and what was asked before is answered.
     pub fn stop(mut self) -> Result<(), ServeError> {
         self.end()
     }
 
     fn end(&mut self) -> Result<(), ServeError> {
-        if let Some(front) = self.front.take() {
+        for front in [self.links.take(), self.front.take()].into_iter().flatten() {
             let _ = front.stop.send(());
             // A panic there has been reported by itself.
             let _ = front.thread.join();

@@ -13,7 +13,8 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
 use quipu_engine::{
-    Action, Command, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer, Ticket,
+    Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
+    Ticket,
 };
 use quipu_storage::embedded::{EmbeddedLog, FjallTable, Folder};
 use tokio::sync::watch;
@@ -53,12 +54,12 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 type EmbeddedHost = Host<EmbeddedLog<Folder>, Arc<FjallTable>>;
 
 pub(super) struct Worker {
-    index: usize,
-    shared: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) shared: Arc<Shared>,
     poll: Poll,
     listener: Option<TcpListener>,
     accept_again: Option<Instant>,
-    host: EmbeddedHost,
+    pub(super) host: EmbeddedHost,
     connections: Slab<Box<Connection>>,
     readable: Vec<usize>,
     news: Vec<usize>,
@@ -73,10 +74,11 @@ pub(super) struct Worker {
     after_commit: Vec<Mail>,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     released: Released,
+    pub(super) envelopes: Vec<Envelope>,
     buffer: Box<[u8]>,
     now: Instant,
     /// The same, for the shards.
-    moment: Moment,
+    pub(super) moment: Moment,
     reported_at: Instant,
     maintained: Instant,
     flushed: Instant,
@@ -117,6 +119,7 @@ impl Worker {
             after_commit: Vec::new(),
             watches: BTreeMap::new(),
             released: Released::default(),
+            envelopes: Vec::new(),
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             now,
             moment,
@@ -164,12 +167,14 @@ impl Worker {
             self.read_clients();
             self.finish_batch();
             self.maintain();
+            self.send_to_peers();
         }
         self.stop()
     }
 
     fn idle(&self) -> Duration {
-        self.shared.flush_every.map_or(IDLE, |every| every.min(IDLE))
+        let wait = self.shared.flush_every.map_or(IDLE, |every| every.min(IDLE));
+        self.peers_can_wait().map_or(wait, |peers| peers.min(wait))
     }
 
     fn notice(&mut self, event: &Event) {
@@ -242,7 +247,8 @@ impl Worker {
                 self.submit(guest, command.get());
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
-            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } => {
+            Mail::Link(mail) => self.open_link_mail(mail),
+            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } | Mail::Positions { .. } => {
                 self.after_commit.push(mail);
             }
             Mail::Stop => {}
@@ -299,9 +305,14 @@ impl Worker {
             connection.is_listed = false;
             self.read_client(index, &mut connection);
             self.connections.give_back(index, connection);
-            if self.host.record_bytes() >= RECORD_BYTES_MAX {
-                self.commit();
-            }
+            self.commit_large();
+        }
+    }
+
+    /// Commits early if the batch has become large.
+    pub(super) fn commit_large(&mut self) {
+        if self.host.record_bytes() >= RECORD_BYTES_MAX {
+            self.commit();
         }
     }
 
@@ -403,6 +414,10 @@ impl Worker {
         let owner = self.shared.owner(shard);
         if owner == self.index {
             let ticket = named(ticket, CommandName::of(&command.action));
+            if let Some(refusal) = self.shared.forbids(&command.action) {
+                self.released.replies.push((ticket, Answer::Refused(refusal)));
+                return;
+            }
             self.host.submit(shard, ticket, command, self.moment);
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
@@ -529,6 +544,7 @@ impl Worker {
                 let _ = answer.send(listing.map_err(|error| Refusal::NotStored(error.to_string())));
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
+            Mail::Positions { of, answer } => self.tell_positions(of, answer),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 if let Ok(value) = self.host.watch(shard, &key)

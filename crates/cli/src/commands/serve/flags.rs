@@ -12,6 +12,7 @@ Examples:
   curl http://127.0.0.1:7380/v1/counters/hits    or over HTTP
 
   quipu serve --data /var/lib/quipu --memory 4GiB --resp 0.0.0.0:7379 --requirepass SECRET
+  quipu serve --site 1 --peers 2@10.0.0.2:7381,3@10.0.0.3:7381 --link 10.0.0.1:7381      one of three sites
   quipu serve --config quipu.toml --print-config what would run, and where each value comes from
 
 A value is taken from the flag, else from the environment, else from the file, else it is the default. In the file a
@@ -30,6 +31,21 @@ struct Flags {
     /// Where HTTP clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7380]
     #[arg(long, env = "QUIPU_HTTP", value_name = "ADDR")]
     http: Option<String>,
+    /// The number of this site in its cluster, from 1, another one at each; fixed once its data folder is made
+    /// [default: 1]
+    #[arg(long, env = "QUIPU_SITE", value_name = "N")]
+    site: Option<String>,
+    /// Where other sites connect; port 0 picks a free one, `off` leaves it to this site to connect. Opened if there are
+    /// peers or this is given. It has no password: keep it to a network of your own [default: 127.0.0.1:7381]
+    #[arg(long, env = "QUIPU_LINK", value_name = "ADDR")]
+    link: Option<String>,
+    /// The other sites of the cluster, NUMBER@HOST:PORT apart by commas: 2@10.0.0.2:7381,3@10.0.0.3:7381. Who belongs to
+    /// it is fixed by the first start; later it is where they are found
+    #[arg(long, env = "QUIPU_PEERS", value_name = "LIST")]
+    peers: Option<String>,
+    /// The name of the cluster, the same at all sites; fixed once a data folder is made [default: quipu]
+    #[arg(long, env = "QUIPU_CLUSTER", value_name = "NAME")]
+    cluster: Option<String>,
     /// When a count is acknowledged: `always` once it is on disk, or `interval:<ms>`, flushed that often; a crash of
     /// the machine then loses what was acknowledged within the interval [default: always]
     #[arg(long, env = "QUIPU_DURABILITY", value_name = "WHEN")]

@@ -56,7 +56,8 @@ fn serve(config: &Config) -> Result<(), Failure> {
 /// One line for people and scripts that wait for it.
 fn ready(server: &Server) -> String {
     let address = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
-    format!("ready resp={} http={}", address(server.resp_address()), address(server.http_address()))
+    let link = server.link_address().map_or_else(String::new, |link| format!(" link={link}"));
+    format!("ready resp={} http={}{link}", address(server.resp_address()), address(server.http_address()))
 }
 
 impl Args {

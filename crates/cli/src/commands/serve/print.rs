@@ -1,7 +1,8 @@
 //! `--print-config`: the settings as a file that `--config` reads, with where each comes from.
 
 use quipu_server::config::{
-    Config, Origin, SHARDS_DEFAULT, Settings, format_bytes, format_duration, settings,
+    CLUSTER_DEFAULT, Config, Origin, SHARDS_DEFAULT, SITE_DEFAULT, Settings, format_bytes, format_duration,
+    settings,
 };
 use std::{fmt::Write, net::SocketAddr};
 use toml::Value;
@@ -46,6 +47,24 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
         settings::DATA => text(&config.data.display()),
         settings::RESP => address(config.resp),
         settings::HTTP => address(config.http),
+        settings::SITE => {
+            let meaning = format!("as the data folder says; {SITE_DEFAULT} for a new one");
+            return optional(config.site.map(|site| number(site.into())), &meaning);
+        }
+        // Read again as a value it would open the port of a site that is alone.
+        settings::LINK if !config.link_given => {
+            let default = address(config.link);
+            return Shown::Unset(format!("{default}, opened if there are other sites"));
+        }
+        settings::LINK => address(config.link),
+        settings::PEERS => {
+            let meaning = "the data folder says who else belongs to the cluster; nobody for a new one";
+            return optional(settings.text(known).map(|peers| text(&peers)), meaning);
+        }
+        settings::CLUSTER => {
+            let meaning = format!("as the data folder says; {CLUSTER_DEFAULT} for a new one");
+            return optional(config.cluster.as_ref().map(|name| text(name)), &meaning);
+        }
         settings::DURABILITY => text(&config.durability),
         settings::MEMORY => text(&format_bytes(config.memory_bytes)),
         settings::WORKERS => number(config.workers),

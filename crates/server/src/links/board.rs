@@ -1,0 +1,388 @@
+//! What all threads know of the links: who belongs to the cluster, which links are up, and what was last heard or refused.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use quipu_engine::{Membership, SiteId};
+use quipu_storage::ShardId;
+use tokio::sync::watch;
+
+use super::{
+    Frame, Identity,
+    queue::Queue,
+    throttle::{Throttle, Verdict},
+};
+use crate::metrics::{Metrics, PeerMetrics};
+
+/// Never heard of.
+const NEVER: u64 = u64::MAX;
+
+/// What all threads know of the links.
+#[derive(Debug)]
+pub(crate) struct Board {
+    identity: Identity,
+    membership: RwLock<Membership>,
+    /// By their numbers.
+    peers: RwLock<BTreeMap<u16, Arc<Peer>>>,
+    /// Somebody has come or gone, or is found elsewhere.
+    changes: watch::Sender<()>,
+    metrics: Metrics,
+    started: Instant,
+    /// Somebody who is none of the peers was turned away, and this was said.
+    turned_away: Mutex<Option<String>>,
+    /// Limits what is logged of those who dial.
+    complaints: Throttle,
+    /// Why this site talks to nobody any more, once that is so.
+    stopped: OnceLock<String>,
+}
+
+/// Another site of the cluster.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    pub(crate) metrics: PeerMetrics,
+    wanted: watch::Sender<Wanted>,
+    standing: Mutex<Standing>,
+    /// In milliseconds after the start.
+    heard_ms: AtomicU64,
+    up: watch::Sender<bool>,
+}
+
+/// What this site does to get a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// It dials this address.
+    Dial(String),
+    /// It does not know where: the peer has to dial.
+    Wait,
+    /// Nothing; the peer does not belong to the cluster any more.
+    Gone,
+}
+
+#[derive(Debug, Default)]
+struct Standing {
+    link: Option<Link>,
+    /// Why there is no link: how the last one ended, or was refused.
+    trouble: Option<String>,
+    /// Why it cannot be dialled.
+    unreachable: Option<String>,
+}
+
+#[derive(Debug)]
+struct Link {
+    site: SiteId,
+    queue: Arc<Queue>,
+    by: Dialler,
+}
+
+/// Who has dialled. Both do; of two links the one that the lower number has dialled stays, so that both ends keep the
+/// same one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dialler {
+    LowerSite,
+    HigherSite,
+}
+
+/// What becomes of a link that has come about.
+#[derive(Debug)]
+pub(crate) enum Entered {
+    /// It is the one.
+    Stays {
+        /// Who is at the other end.
+        peer: Arc<Peer>,
+        /// What is to be sent over it.
+        queue: Arc<Queue>,
+        /// It takes the place of another.
+        replaced: bool,
+    },
+    /// There is one that stays.
+    Superfluous,
+}
+
+/// How it stands with a peer, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PeerFacts {
+    pub(crate) number: u16,
+    pub(crate) address: Option<String>,
+    pub(crate) is_up: bool,
+    pub(crate) heard_seconds: Option<u64>,
+    pub(crate) trouble: Option<String>,
+    pub(crate) unreachable: Option<String>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn read<T>(of: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    of.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(of: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    of.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Board {
+    /// `addresses` are where peers can be dialled, by their numbers.
+    pub(crate) fn new(
+        identity: Identity,
+        membership: Membership,
+        addresses: &BTreeMap<u16, String>,
+        metrics: &Metrics,
+    ) -> Self {
+        let board = Self {
+            membership: RwLock::new(Membership::alone(identity.site)),
+            identity,
+            peers: RwLock::default(),
+            changes: watch::Sender::new(()),
+            metrics: metrics.clone(),
+            started: Instant::now(),
+            turned_away: Mutex::default(),
+            complaints: Throttle::default(),
+            stopped: OnceLock::new(),
+        };
+        board.follow(membership, addresses);
+        board
+    }
+
+    /// From now on these belong to the cluster and are found there. Links to others are closed.
+    pub(crate) fn follow(&self, membership: Membership, addresses: &BTreeMap<u16, String>) {
+        let mut peers = write(&self.peers);
+        let is_other = |number: &u16| {
+            *number != self.identity.site.number
+                && membership.members.iter().any(|member| member.number == *number)
+        };
+        peers.retain(|number, peer| {
+            let stays = is_other(number);
+            if !stays {
+                peer.wanted.send_replace(Wanted::Gone);
+            }
+            let why = "the site is no member of the cluster any more";
+            peer.close_unless(why, |site| membership.members.contains(&site));
+            stays
+        });
+        for number in membership.members.iter().map(|member| member.number).filter(is_other) {
+            let peer = peers.entry(number).or_insert_with(|| Arc::new(Peer::new(self.metrics.peer(number))));
+            peer.wanted.send_replace(addresses.get(&number).cloned().map_or(Wanted::Wait, Wanted::Dial));
+        }
+        *write(&self.membership) = membership;
+        self.changes.send_replace(());
+    }
+
+    /// Tells when somebody has come or gone, or is found elsewhere.
+    pub(crate) fn changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    pub(crate) fn membership(&self) -> Membership {
+        read(&self.membership).clone()
+    }
+
+    /// All other sites, by their numbers.
+    pub(crate) fn peers(&self) -> BTreeMap<u16, Arc<Peer>> {
+        read(&self.peers).clone()
+    }
+
+    fn peer(&self, number: u16) -> Option<Arc<Peer>> {
+        read(&self.peers).get(&number).cloned()
+    }
+
+    /// Sends a shard's message, if there is a link; otherwise it is sent again when there is one.
+    pub(crate) fn send(&self, to: SiteId, shard: ShardId, message: &[u8]) {
+        let Some(peer) = self.peer(to.number) else { return };
+        let standing = lock(&peer.standing);
+        let Some(link) = standing.link.as_ref().filter(|link| link.site == to) else { return };
+        link.queue.push(|bytes| Frame::Shard { shard, message }.encode(bytes));
+        peer.metrics.messages_sent.inc();
+    }
+
+    /// Closes the link to a peer that has sent something wrong.
+    pub(crate) fn fail(&self, site: SiteId, why: String) {
+        let Some(peer) = self.peer(site.number) else { return };
+        let standing = lock(&peer.standing);
+        if let Some(link) = standing.link.as_ref().filter(|link| link.site == site) {
+            link.queue.close(why);
+        }
+    }
+
+    /// This site must talk to nobody any more: all links end, and none comes about. Is this news?
+    pub(crate) fn stop(&self, why: &str) -> bool {
+        let is_news = self.stopped.set(why.to_owned()).is_ok();
+        for peer in self.peers().values() {
+            peer.wanted.send_replace(Wanted::Gone);
+            peer.close_unless(why, |_| false);
+        }
+        is_news
+    }
+
+    /// Why this site talks to nobody any more, if that is so.
+    pub(crate) fn stopped(&self) -> Option<&str> {
+        self.stopped.get().map(String::as_str)
+    }
+
+    /// A link has come about; whoever brought it about asks whether it stays.
+    pub(crate) fn enter(&self, site: SiteId, dialled_here: bool) -> Entered {
+        let Some(peer) = self.peer(site.number) else { return Entered::Superfluous };
+        let by = if dialled_here == (self.identity.site.number < site.number) {
+            Dialler::LowerSite
+        } else {
+            Dialler::HigherSite
+        };
+        let mut standing = lock(&peer.standing);
+        // Looked at under the lock: a stop that comes later finds the link and closes it.
+        if self.stopped().is_some() {
+            return Entered::Superfluous;
+        }
+        let replaced = match &standing.link {
+            None => false,
+            Some(link) if link.by == Dialler::LowerSite && by == Dialler::HigherSite => {
+                return Entered::Superfluous;
+            }
+            Some(link) => {
+                link.queue.close("another link has taken its place".to_owned());
+                true
+            }
+        };
+        let queue = Arc::new(Queue::default());
+        let link = Link { site, queue: Arc::clone(&queue), by };
+        *standing = Standing { link: Some(link), ..Standing::default() };
+        peer.up.send_replace(true);
+        peer.metrics.up.set(1);
+        peer.metrics.silent_seconds.set(0.0);
+        drop(standing);
+        Entered::Stays { peer, queue, replaced }
+    }
+
+    /// There is no link, and this is why. Of somebody who is no peer it is remembered apart.
+    pub(crate) fn note_trouble(&self, number: Option<u16>, why: &str) {
+        match number.and_then(|number| self.peer(number)) {
+            Some(peer) => {
+                let mut standing = lock(&peer.standing);
+                if standing.link.is_none() {
+                    standing.trouble = Some(why.to_owned());
+                }
+            }
+            None => *lock(&self.turned_away) = Some(why.to_owned()),
+        }
+    }
+
+    /// A dial did not reach anybody; what was wrong with an earlier link is still worth knowing. Is this news?
+    pub(crate) fn note_unreachable(&self, number: u16, why: &str) -> bool {
+        let Some(peer) = self.peer(number) else { return false };
+        let before = lock(&peer.standing).unreachable.replace(why.to_owned());
+        before.as_deref() != Some(why)
+    }
+
+    /// One side has refused the other.
+    pub(crate) fn note_refusal(&self, number: Option<u16>, why: &str) {
+        if let Some(peer) = number.and_then(|number| self.peer(number)) {
+            peer.metrics.refusals.inc();
+        }
+        self.note_trouble(number, why);
+    }
+
+    /// Logs what was wrong with somebody who has dialled: not more often than is of use.
+    pub(crate) fn complain(&self, address: SocketAddr, what: &str) {
+        match self.complaints.ask(Instant::now()) {
+            Verdict::Write => tracing::warn!(%address, "{what}"),
+            Verdict::WriteLast => {
+                tracing::warn!(%address, "{what}; more like this are not logged for a while");
+            }
+            Verdict::Omit => {}
+        }
+    }
+
+    /// Something has come from this peer.
+    pub(crate) fn heard(&self, peer: &Peer) {
+        peer.heard_ms.store(self.elapsed_ms(), Ordering::Relaxed);
+    }
+
+    fn elapsed_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NEVER - 1)
+    }
+
+    /// How long ago something came from this peer.
+    pub(crate) fn silent_ms(&self, peer: &Peer) -> Option<u64> {
+        match peer.heard_ms.load(Ordering::Relaxed) {
+            NEVER => None,
+            heard => Some(self.elapsed_ms().saturating_sub(heard)),
+        }
+    }
+
+    /// How it stands with every peer.
+    pub(crate) fn facts(&self) -> Vec<PeerFacts> {
+        let facts = self.peers().into_iter().map(|(number, peer)| {
+            let address =
+                if let Wanted::Dial(address) = &*peer.wanted.borrow() { Some(address.clone()) } else { None };
+            let standing = lock(&peer.standing);
+            PeerFacts {
+                number,
+                address,
+                is_up: standing.link.is_some(),
+                heard_seconds: self.silent_ms(&peer).map(|ms| ms / 1000),
+                trouble: standing.trouble.clone(),
+                unreachable: standing.unreachable.clone().filter(|_| standing.link.is_none()),
+            }
+        });
+        facts.collect()
+    }
+
+    /// What was last said to somebody who is none of the peers.
+    pub(crate) fn turned_away(&self) -> Option<String> {
+        lock(&self.turned_away).clone()
+    }
+}
+
+impl Peer {
+    fn new(metrics: PeerMetrics) -> Self {
+        Self {
+            metrics,
+            wanted: watch::Sender::new(Wanted::Wait),
+            standing: Mutex::default(),
+            heard_ms: AtomicU64::new(NEVER),
+            up: watch::Sender::new(false),
+        }
+    }
+
+    /// What is to be done to get a link; it tells when that changes.
+    pub(crate) fn wanted(&self) -> watch::Receiver<Wanted> {
+        self.wanted.subscribe()
+    }
+
+    /// Waits until there is no link.
+    pub(crate) async fn down(&self) {
+        // The sender is this peer's own.
+        let _ = self.up.subscribe().wait_for(|up| !up).await;
+    }
+
+    /// A link has ended. Was it still the one?
+    pub(crate) fn leave(&self, queue: &Arc<Queue>, why: &str) -> bool {
+        let mut standing = lock(&self.standing);
+        let is_current = standing.link.as_ref().is_some_and(|link| Arc::ptr_eq(&link.queue, queue));
+        if is_current {
+            *standing = Standing { trouble: Some(why.to_owned()), ..Standing::default() };
+            self.up.send_replace(false);
+            self.metrics.up.set(0);
+        }
+        is_current
+    }
+
+    fn close_unless(&self, why: &str, may_stay: impl FnOnce(SiteId) -> bool) {
+        if let Some(link) = lock(&self.standing).link.as_ref().filter(|link| !may_stay(link.site)) {
+            link.queue.close(why.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

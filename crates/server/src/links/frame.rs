@@ -1,0 +1,292 @@
+//! What travels over a link, as bytes. `docs/protocol.md` shows it with examples.
+//!
+//! ```text
+//!  0        4          8      9
+//!  ┌────────┬──────────┬──────┬──────┐
+//!  │ length │ checksum │ kind │ body │     numbers have their low byte first
+//!  └────────┴──────────┴──────┴──────┘
+//!    │        └ the low 32 bits of xxh3-64 over kind and body
+//!    └ of kind and body
+//! ```
+//!
+//! [`Frame`] says what the kinds mean and who sends them when; [`Inbox`] finds frames in what arrives.
+
+use minicbor::{Decode, Encode};
+use quipu_engine::MESSAGE_BYTES_MAX;
+use quipu_storage::ShardId;
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::hello::Hello;
+
+/// Length and checksum.
+const HEAD_BYTES: usize = 8;
+/// The number of a shard, in front of its message.
+const SHARD_BYTES: usize = 2;
+/// A `Hello` has a name, a few numbers and the members.
+pub const HELLO_BYTES_MAX: usize = 16 * 1024;
+/// The longest frame after the handshake: kind, shard and message.
+pub const FRAME_BYTES_MAX: usize = 1 + SHARD_BYTES + MESSAGE_BYTES_MAX;
+/// What is said of a refusal is cut here.
+pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
+
+/// One thing said over a link.
+///
+/// 1. Who has dialled says `Hello`; the other one answers with `Hello` and `Positions`, and then the first sends its
+///    `Positions`. Whoever finds something wrong says `Refused` instead and closes.
+/// 2. From then on both send `Shard` and `Council` whenever there is something to tell, and a `Beat` every second. A link
+///    over which nothing has come for five seconds is closed.
+///
+/// Anything else, or in another order, closes the connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Who is speaking. Kind 1; the body is CBOR.
+    Hello(Hello),
+    /// How long the sender's own stream is in each shard, in the order of the shards. Kind 2; the body is CBOR. They are
+    /// read after the other side has noted how much it has of them, so that it may rely on having no more.
+    Positions(Vec<u64>),
+    /// Why the link does not come about. Kind 3; the body is CBOR.
+    Refused(Refused),
+    /// For one shard: its number in two bytes, then the message ([`quipu_engine::Message`]). Kind 4.
+    Shard {
+        /// The shard, the same at both sites.
+        shard: ShardId,
+        /// The bytes of the message.
+        message: &'a [u8],
+    },
+    /// The sender is there. Kind 5; no body.
+    Beat,
+    /// For the council that decides who belongs to the cluster. Kind 6; the body is its own.
+    Council(&'a [u8]),
+}
+
+/// Why a link does not come about.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Refused {
+    /// For programs.
+    #[n(0)]
+    pub reason: Reason,
+    /// For people: what is wrong, and what repairs it.
+    #[n(1)]
+    pub text: String,
+}
+
+/// The kinds of refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// Any that the receiver need not tell from others, and those of later versions.
+    Other,
+    /// The receiver runs from an old copy of its folder: what it counts now would be lost. It stops counting.
+    OldCopy,
+}
+
+impl<C> Encode<C> for Reason {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        encoder.u8(match self {
+            Self::Other => 0,
+            Self::OldCopy => 1,
+        })?;
+        Ok(())
+    }
+}
+
+impl<'b, C> Decode<'b, C> for Reason {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, _: &mut C) -> Result<Self, minicbor::decode::Error> {
+        Ok(match decoder.u8()? {
+            1 => Self::OldCopy,
+            _ => Self::Other,
+        })
+    }
+}
+
+/// Bytes that are no frame. Nothing of them was taken; the connection is of no use any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BadFrame {
+    /// Longer than is allowed at this moment.
+    #[error("a frame of {bytes} bytes; at most {max} are allowed here")]
+    TooLong {
+        /// How long it says that it is.
+        bytes: usize,
+        /// How long it may be.
+        max: usize,
+    },
+    /// Not even a kind.
+    #[error("a frame without a kind")]
+    Empty,
+    /// Bytes have changed on their way.
+    #[error("a frame whose checksum is {told:08x}, and its bytes give {found:08x}")]
+    Checksum {
+        /// As it came.
+        told: u32,
+        /// As its bytes say.
+        found: u32,
+    },
+    /// None that we know.
+    #[error("a frame of the unknown kind {0}")]
+    Kind(u8),
+    /// A body that is not what its kind says.
+    #[error("{what} that cannot be read: {why}")]
+    Body {
+        /// The kind.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+fn encode_body(frame: &impl Encode<()>, into: &mut Vec<u8>) {
+    minicbor::encode(frame, into).expect("writing to memory does not fail");
+}
+
+fn decode_body<'b, T: Decode<'b, ()>>(what: &'static str, body: &'b [u8]) -> Result<T, BadFrame> {
+    let bad = |why: String| BadFrame::Body { what, why };
+    let mut decoder = minicbor::Decoder::new(body);
+    let value = decoder.decode().map_err(|error| bad(error.to_string()))?;
+    if decoder.position() != body.len() {
+        return Err(bad("bytes follow it".to_owned()));
+    }
+    Ok(value)
+}
+
+impl<'a> Frame<'a> {
+    /// Appends the frame.
+    pub fn encode(&self, into: &mut Vec<u8>) {
+        let start = into.len();
+        into.extend_from_slice(&[0; HEAD_BYTES]);
+        into.push(self.kind());
+        match self {
+            Self::Hello(hello) => encode_body(hello, into),
+            Self::Positions(positions) => encode_body(positions, into),
+            Self::Refused(refused) => encode_body(refused, into),
+            Self::Shard { shard, message } => {
+                into.extend_from_slice(&shard.0.to_le_bytes());
+                into.extend_from_slice(message);
+            }
+            Self::Beat => {}
+            Self::Council(bytes) => into.extend_from_slice(bytes),
+        }
+        let (head, content) = into[start..].split_at_mut(HEAD_BYTES);
+        let length = u32::try_from(content.len()).expect("frames are far shorter than 4 GiB");
+        head[..4].copy_from_slice(&length.to_le_bytes());
+        head[4..].copy_from_slice(&checksum(content).to_le_bytes());
+    }
+
+    /// The frame as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.encode(&mut bytes);
+        bytes
+    }
+
+    fn kind(&self) -> u8 {
+        match self {
+            Self::Hello(_) => 1,
+            Self::Positions(_) => 2,
+            Self::Refused(_) => 3,
+            Self::Shard { .. } => 4,
+            Self::Beat => 5,
+            Self::Council(_) => 6,
+        }
+    }
+
+    /// What it is called when it comes at the wrong time.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Hello(_) => "a second Hello",
+            Self::Positions(_) => "Positions",
+            Self::Refused(_) => "a refusal",
+            Self::Shard { .. } => "a message for a shard",
+            Self::Beat => "a beat",
+            Self::Council(_) => "a message for the council",
+        }
+    }
+
+    /// Reads kind and body: what stands behind length and checksum.
+    pub fn decode(content: &'a [u8]) -> Result<Self, BadFrame> {
+        let (kind, body) = content.split_first().ok_or(BadFrame::Empty)?;
+        Ok(match kind {
+            1 => Self::Hello(decode_body("a Hello", body)?),
+            2 => Self::Positions(decode_body("Positions", body)?),
+            3 => Self::Refused(decode_body::<Refused>("a refusal", body)?.cleaned()),
+            4 => {
+                let why = || "it has no shard".to_owned();
+                let (shard, message) = body
+                    .split_first_chunk::<SHARD_BYTES>()
+                    .ok_or_else(|| BadFrame::Body { what: "a message for a shard", why: why() })?;
+                Self::Shard { shard: ShardId(u16::from_le_bytes(*shard)), message }
+            }
+            5 if body.is_empty() => Self::Beat,
+            5 => return Err(BadFrame::Body { what: "a beat", why: "bytes follow it".to_owned() }),
+            6 => Self::Council(body),
+            kind => return Err(BadFrame::Kind(*kind)),
+        })
+    }
+}
+
+impl Refused {
+    /// Text of a stranger, made fit for a line of a log: not long, and nothing that moves a cursor.
+    fn cleaned(mut self) -> Self {
+        let mut end = self.text.len().min(REFUSED_TEXT_BYTES_MAX);
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.text.truncate(end);
+        if self.text.contains(char::is_control) {
+            self.text = self.text.replace(char::is_control, " ");
+        }
+        self
+    }
+}
+
+fn checksum(content: &[u8]) -> u32 {
+    let hash = xxh3_64(content);
+    u32::try_from(hash & u64::from(u32::MAX)).expect("the low half")
+}
+
+/// Bytes that have arrived, in which frames are found. It grows with what has really come, never with what a length
+/// promises.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+    /// Frames before this have been taken.
+    taken: usize,
+}
+
+impl Inbox {
+    /// Adds what has arrived.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.drain(..self.taken);
+        self.taken = 0;
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next frame, if it has come whole. One whose kind and body are longer than `bytes_max` is an error as soon as
+    /// its length is known.
+    pub fn next(&mut self, bytes_max: usize) -> Result<Option<Frame<'_>>, BadFrame> {
+        let rest = &self.bytes[self.taken..];
+        let Some((length, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let length = usize::try_from(u32::from_le_bytes(*length)).unwrap_or(usize::MAX);
+        if length > bytes_max {
+            return Err(BadFrame::TooLong { bytes: length, max: bytes_max });
+        }
+        let Some((told, rest)) = rest.split_first_chunk::<4>() else { return Ok(None) };
+        let Some(content) = rest.get(..length) else { return Ok(None) };
+        let (told, found) = (u32::from_le_bytes(*told), checksum(content));
+        if told != found {
+            return Err(BadFrame::Checksum { told, found });
+        }
+        self.taken += HEAD_BYTES + length;
+        Frame::decode(content).map(Some)
+    }
+
+    /// Has a frame begun that is not whole?
+    pub fn is_within_a_frame(&self) -> bool {
+        self.taken < self.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

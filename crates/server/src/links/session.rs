@@ -1,0 +1,321 @@
+//! One connection from its first byte to its last: the handshake, and then messages in both directions.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use quipu_engine::SiteId;
+use tokio::{
+    net::TcpStream,
+    sync::Semaphore,
+    time::{MissedTickBehavior, interval, timeout},
+};
+
+use super::{
+    Frame, Hello, Inside, Reason, Refused, Rejection, Seen,
+    board::{Entered, Peer},
+    frame::{FRAME_BYTES_MAX, HELLO_BYTES_MAX},
+    queue::Queue,
+    wire::{Broken, Reader, Wire, send_all},
+};
+
+/// How often a site says that it is there.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
+/// A handshake that takes longer is given up.
+const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
+/// So many bytes of a peer's messages may wait for the workers; then it is not read from until they have caught up.
+const INBOUND_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// The longest position, as CBOR.
+const POSITION_BYTES_MAX: usize = 9;
+
+/// How a connection has ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// There was a link.
+    WasUp,
+    /// There is another one.
+    Superfluous,
+    /// One side has refused the other.
+    Refused,
+    /// It did not come so far.
+    Failed,
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Broken(#[from] Broken),
+    /// By this site.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// By the other one.
+    #[error("{}", .0.text)]
+    Refused(Refused),
+    #[error("{0} came before the handshake was over")]
+    Order(&'static str),
+    #[error("the handshake took more than {} s", HANDSHAKE_MAX.as_secs())]
+    Slow,
+    /// Nobody's fault.
+    #[error("{0}")]
+    NotNow(String),
+}
+
+/// One connection.
+pub(crate) struct Session<N> {
+    node: N,
+    wire: Wire,
+    /// Where the other side is.
+    address: SocketAddr,
+    /// The number that was dialled; `None`: the other side has dialled.
+    dialled: Option<u16>,
+    /// Who the other side says it is.
+    claimed: Option<SiteId>,
+}
+
+impl<N: Inside> Session<N> {
+    pub(crate) fn new(node: N, stream: TcpStream, address: SocketAddr, dialled: Option<u16>) -> Self {
+        Self { node, wire: Wire::new(stream), address, dialled, claimed: None }
+    }
+
+    /// Runs the connection to its end. `agreed` is dropped when the handshake is over.
+    pub(crate) async fn run<P>(mut self, agreed: P) -> End {
+        let handshake = timeout(HANDSHAKE_MAX, async {
+            match self.dialled {
+                Some(number) => self.introduce(number).await,
+                None => self.welcome().await,
+            }
+        });
+        let result = handshake.await.unwrap_or(Err(Failure::Slow));
+        drop(agreed);
+        let site = match result {
+            Ok(site) => site,
+            Err(failure) => return self.give_up(&failure).await,
+        };
+        match self.node.board().enter(site, self.dialled.is_some()) {
+            Entered::Stays { peer, queue, replaced } => {
+                if replaced {
+                    self.node.disconnected(site);
+                }
+                self.exchange(site, &peer, &queue).await;
+                End::WasUp
+            }
+            Entered::Superfluous => {
+                tracing::debug!(%site, "there is a link already; this one is closed");
+                End::Superfluous
+            }
+        }
+    }
+
+    /// The side that has dialled.
+    async fn introduce(&mut self, number: u16) -> Result<SiteId, Failure> {
+        let membership = self.node.board().membership();
+        let expected = membership.members.iter().find(|site| site.number == number).copied();
+        let expected =
+            expected.ok_or_else(|| Failure::NotNow(format!("site {number} is no member any more")))?;
+        // Before the other side reads how long its streams are.
+        let received = self.positions(expected).await?;
+        let own = self.node.board().identity();
+        self.wire.send(&Frame::Hello(own.hello(number, &membership))).await?;
+        let hello = self.receive_hello().await?;
+        let own = self.node.board().identity();
+        if hello.site.number != number {
+            let (site, own) = (own.site, hello.site);
+            return Err(Rejection::OtherSite { site, wanted: number, own }.into());
+        }
+        let seen = self.check(&hello)?;
+        let told = self.receive_positions().await?;
+        self.node.board().identity().check_positions(hello.site, &told, &received)?;
+        self.remember(hello.site, seen)?;
+        self.send_positions().await?;
+        Ok(hello.site)
+    }
+
+    /// The side that was dialled.
+    async fn welcome(&mut self) -> Result<SiteId, Failure> {
+        let hello = self.receive_hello().await?;
+        let seen = self.check(&hello)?;
+        // Before the other side reads how long its streams are.
+        let received = self.positions(hello.site).await?;
+        let board = self.node.board();
+        let answer = board.identity().hello(hello.site.number, &board.membership());
+        self.wire.send(&Frame::Hello(answer)).await?;
+        self.send_positions().await?;
+        let told = self.receive_positions().await?;
+        self.node.board().identity().check_positions(hello.site, &told, &received)?;
+        self.remember(hello.site, seen)?;
+        Ok(hello.site)
+    }
+
+    async fn receive_hello(&mut self) -> Result<Hello, Failure> {
+        let hello = self.wire.receive(HELLO_BYTES_MAX, |frame| match frame {
+            Frame::Hello(hello) => Ok(hello),
+            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            other => Err(Failure::Order(other.name())),
+        });
+        let hello = hello.await??;
+        self.claimed = Some(hello.site);
+        Ok(hello)
+    }
+
+    async fn receive_positions(&mut self) -> Result<Vec<u64>, Failure> {
+        let shards = usize::from(self.node.board().identity().shards);
+        // A refusal may come instead.
+        let bytes_max = HELLO_BYTES_MAX + shards * POSITION_BYTES_MAX;
+        let positions = self.wire.receive(bytes_max, |frame| match frame {
+            Frame::Positions(positions) => Ok(positions),
+            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            other => Err(Failure::Order(other.name())),
+        });
+        positions.await?
+    }
+
+    async fn send_positions(&mut self) -> Result<(), Failure> {
+        let positions = self.positions(self.node.board().identity().site).await?;
+        Ok(self.wire.send(&Frame::Positions(positions)).await?)
+    }
+
+    async fn positions(&self, of: SiteId) -> Result<Vec<u64>, Failure> {
+        let unknown = || Failure::NotNow("a shard is not available at the moment".to_owned());
+        self.node.positions(of).await.ok_or_else(unknown)
+    }
+
+    fn check(&self, hello: &Hello) -> Result<Seen, Failure> {
+        let board = self.node.board();
+        if let Some(why) = board.stopped() {
+            return Err(Rejection::Stopped { own: board.identity().site, why: why.to_owned() }.into());
+        }
+        let seen = self.node.seen(hello.site).map_err(Failure::NotNow)?;
+        Ok(board.identity().check(hello, &board.membership(), seen.as_ref())?)
+    }
+
+    fn remember(&self, site: SiteId, seen: Seen) -> Result<(), Failure> {
+        self.node.remember(site, seen).map_err(Failure::NotNow)
+    }
+
+    /// Says why there is no link: to the log, to whoever asks this site, and to the other side if it is at fault.
+    async fn give_up(self, failure: &Failure) -> End {
+        let board = self.node.board();
+        let number = self.dialled.or(self.claimed.map(|site| site.number));
+        match failure {
+            Failure::Rejected(rejection) => {
+                self.complain(&format!("a link was refused: {rejection}"));
+                board.note_refusal(number, &rejection.to_string());
+                // If it has gone it needs no explanation.
+                let _ = self.wire.send(&Frame::Refused(rejection.refused())).await;
+                self.wire.close().await;
+                End::Refused
+            }
+            Failure::Refused(refused) => {
+                self.complain(&format!("the other side refuses a link: {}", refused.text));
+                board.note_refusal(number, &refused.text);
+                if refused.reason == Reason::OldCopy {
+                    self.node.stop_counting(&refused.text);
+                }
+                End::Refused
+            }
+            failure => {
+                self.complain(&format!("no link: {failure}"));
+                board.note_trouble(number, &failure.to_string());
+                End::Failed
+            }
+        }
+    }
+
+    fn complain(&self, what: &str) {
+        match self.dialled {
+            // As often as it is dialled.
+            Some(site) => tracing::warn!(site, address = %self.address, "{what}"),
+            None => self.node.board().complain(self.address, what),
+        }
+    }
+
+    /// Messages in both directions, until something ends it.
+    async fn exchange(self, site: SiteId, peer: &Peer, queue: &Arc<Queue>) {
+        let Self { node, wire, address, dialled, .. } = self;
+        node.connected(site);
+        node.board().heard(peer);
+        tracing::info!(%site, %address, dialled = dialled.is_some(), "a link is up");
+        let Wire { stream, reader } = wire;
+        let why = tokio::select! {
+            why = read(&node, site, peer, &stream, reader) => why,
+            why = write(peer, &stream, queue) => why,
+            why = queue.closed() => why,
+        };
+        if peer.leave(queue, &why) {
+            tracing::warn!(%site, %address, "a link is down: {why}");
+            node.disconnected(site);
+        } else {
+            tracing::debug!(%site, %address, "a link is closed: {why}");
+        }
+    }
+}
+
+/// Reads until something is wrong, and says what.
+async fn read<N: Inside>(
+    node: &N,
+    site: SiteId,
+    peer: &Peer,
+    stream: &TcpStream,
+    mut reader: Reader,
+) -> String {
+    let room = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
+    loop {
+        // What came with the end of the handshake is there already.
+        if let Err(why) = take_frames(node, site, peer, &mut reader, &room).await {
+            return why;
+        }
+        match reader.fill(stream).await {
+            Ok(bytes) => {
+                node.board().heard(peer);
+                peer.metrics.bytes_received.inc_by(bytes as u64);
+            }
+            Err(broken) => return broken.to_string(),
+        }
+    }
+}
+
+async fn take_frames<N: Inside>(
+    node: &N,
+    site: SiteId,
+    peer: &Peer,
+    reader: &mut Reader,
+    room: &Arc<Semaphore>,
+) -> Result<(), String> {
+    let shards = node.board().identity().shards;
+    while let Some(frame) = reader.inbox.next(FRAME_BYTES_MAX).map_err(|error| error.to_string())? {
+        match frame {
+            Frame::Beat => {}
+            Frame::Shard { shard, .. } if shard.0 >= shards => {
+                return Err(format!("a message for shard {}, and there are {shards}", shard.0));
+            }
+            Frame::Shard { shard, message } => {
+                let bytes = u32::try_from(message.len()).expect("frames are bounded");
+                let room = Arc::clone(room).acquire_many_owned(bytes).await;
+                let room = room.expect("it is never closed");
+                node.deliver(site, shard, message, room)?;
+                peer.metrics.messages_received.inc();
+            }
+            Frame::Council(bytes) => node.council(site, bytes),
+            Frame::Refused(refused) => return Err(refused.text),
+            other @ (Frame::Hello(_) | Frame::Positions(_)) => {
+                return Err(format!("{} after the handshake", other.name()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Writes until something is wrong, and says what.
+async fn write(peer: &Peer, stream: &TcpStream, queue: &Queue) -> String {
+    let mut beats = interval(BEAT_EVERY);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let bytes = tokio::select! {
+            bytes = queue.take() => bytes,
+            _ = beats.tick() => Frame::Beat.to_bytes(),
+        };
+        if let Err(broken) = send_all(stream, &bytes).await {
+            return broken.to_string();
+        }
+        peer.metrics.bytes_sent.inc_by(bytes.len() as u64);
+    }
+}

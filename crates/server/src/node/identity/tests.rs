@@ -1,0 +1,122 @@
+//! What a folder remembers of itself and of others.
+
+use super::*;
+use crate::config::{Origin, Settings, settings};
+use quipu_storage::embedded::{Embedded, LogConfig};
+use tempfile::TempDir;
+
+/// A configuration with these settings, on this folder.
+fn config(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Config {
+    let mut settings = Settings::default();
+    settings.give(&settings::DATA, folder.path().to_string_lossy(), Origin::Flag);
+    for (known, text) in given {
+        settings.give(known, *text, Origin::Flag);
+    }
+    Config::new(&settings).expect("good")
+}
+
+fn open(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Result<Folder, FolderError> {
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    Folder::open(embedded.table(), &config(folder, given))
+}
+
+fn site(number: u16) -> SiteId {
+    SiteId { number, incarnation: 0 }
+}
+
+#[test]
+fn a_new_folder_is_what_it_was_told_and_stays_it() {
+    let folder = TempDir::new().expect("a folder");
+    let given: &[(&settings::Known, &str)] = &[
+        (&settings::SITE, "2"),
+        (&settings::PEERS, "3@a:1,1@b:1"),
+        (&settings::CLUSTER, "eu"),
+        (&settings::SHARDS, "8"),
+    ];
+    let first = open(&folder, given).expect("new");
+    let Identity { cluster, shards, site: own, instance, run } = first.identity.clone();
+    assert_eq!((cluster.as_str(), shards, own, run.number), ("eu", 8, site(2), 1));
+    assert_eq!(first.membership.members, [site(1), site(2), site(3)].into());
+    assert!(!first.is_alone());
+    drop(first);
+    // Without flags, and with them.
+    for (given, number) in [(&[][..], 2), (given, 3)] {
+        let again = open(&folder, given).expect("known");
+        let Identity { run: later, .. } = again.identity;
+        assert_eq!(
+            again.identity,
+            Identity { run: later, cluster: "eu".into(), shards, site: own, instance }
+        );
+        assert_eq!((later.number, later.nonce == run.nonce), (number, false));
+        assert_eq!(again.membership.members.len(), 3);
+    }
+}
+
+#[test]
+fn by_default_a_site_is_alone() {
+    let folder = TempDir::new().expect("a folder");
+    let opened = open(&folder, &[]).expect("new");
+    assert_eq!((opened.identity.site, opened.identity.cluster.as_str()), (SiteId::FIRST, "quipu"));
+    assert!(opened.is_alone());
+}
+
+#[test]
+fn a_folder_from_before_there_were_sites_becomes_the_first() {
+    #[derive(Encode)]
+    struct Before {
+        #[n(0)]
+        shards: u16,
+    }
+    let folder = TempDir::new().expect("a folder");
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    write(&embedded.table(), IDENTITY, 1, Before { shards: 16 }).expect("written");
+    drop(embedded);
+    let error = open(&folder, &[(&settings::SITE, "2")]).expect_err("it is site 1");
+    assert!(error.to_string().contains("folder of site 1, and --site says 2"), "{error}");
+    let first = open(&folder, &[]).expect("known").identity;
+    assert_eq!((first.site, first.cluster.as_str(), first.shards), (SiteId::FIRST, "quipu", 16));
+    assert_eq!(open(&folder, &[]).expect("known").identity.instance, first.instance);
+}
+
+#[test]
+fn flags_that_contradict_the_folder_are_refused_with_what_to_do() {
+    let folder = TempDir::new().expect("a folder");
+    let given: &[(&settings::Known, &str)] =
+        &[(&settings::SITE, "2"), (&settings::PEERS, "1@a:1"), (&settings::SHARDS, "8")];
+    drop(open(&folder, given).expect("new"));
+    for (known, value, parts) in [
+        (&settings::SITE, "3", ["folder of site 2, and --site says 3", "use another --data"]),
+        (&settings::CLUSTER, "eu", ["cluster \"quipu\", and --cluster says \"eu\"", "use another --data"]),
+        (&settings::SHARDS, "16", ["8 shards, and --shards says 16", "use another --data"]),
+        (&settings::PEERS, "1@a:1,4@b:1", ["names site 4", "`quipu site add`"]),
+        (&settings::PEERS, "1@a:1,2@b:1", ["names site 2, which is this site itself", "leave it out"]),
+    ] {
+        let text = open(&folder, &[(known, value)]).expect_err("refused").to_string();
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+    let fresh = TempDir::new().expect("a folder");
+    let error = open(&fresh, &[(&settings::PEERS, "1@a:1")]).expect_err("it is site 1 itself");
+    assert!(matches!(error, FolderError::OwnPeer { own: 1 }), "{error}");
+    assert!(open(&fresh, &[(&settings::SITE, "7")]).is_ok(), "nothing was written");
+}
+
+#[test]
+fn peers_and_the_council_are_remembered() {
+    let folder = TempDir::new().expect("a folder");
+    let seen = |number| Seen { instance: Instance([7; 16]), run: Run { number, nonce: number } };
+    let opened = open(&folder, &[]).expect("new");
+    assert_eq!(opened.seen(site(2)).expect("readable"), None);
+    for number in [1, 1, 2, 3] {
+        opened.remember(site(2), seen(number)).expect("stored");
+    }
+    opened.remember(SiteId { number: 2, incarnation: 1 }, seen(9)).expect("stored");
+    assert_eq!(opened.load_council().expect("readable"), None);
+    for bytes in [b"one".to_vec(), b"two".to_vec()] {
+        opened.store_council(bytes).expect("stored");
+    }
+    drop(opened);
+    let again = open(&folder, &[]).expect("known");
+    assert_eq!(again.seen(site(2)).expect("readable"), Some(seen(3)));
+    assert_eq!(again.seen(site(3)).expect("readable"), None);
+    assert_eq!(again.load_council().expect("readable"), Some(b"two".to_vec()));
+}

@@ -1,0 +1,225 @@
+//! Links as the node sees them: what comes over a link goes to the worker of its shard, and what a worker has to tell goes
+//! out after it is durable.
+
+use std::{fmt::Write, net::TcpListener, time::Duration};
+
+use quipu_engine::{Action, BadMessage, Envelope, Message, Refusal, SiteId};
+use quipu_storage::ShardId;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+
+use super::{Front, Node, ServeError, Shared, mail::Mail, system, worker::Worker};
+use crate::links::{self, Board, Inside, Seen};
+
+/// A shard that wants to be asked what is to be sent is asked again after so many milliseconds at the earliest.
+const ASK_AGAIN_MS: u64 = 1;
+/// And where it may be that it waits for a flush.
+const ASK_AGAIN_UNFLUSHED_MS: u64 = 5;
+
+/// What a worker is told of links.
+#[derive(Debug)]
+pub(super) enum LinkMail {
+    /// There is a link to this site.
+    Connected(SiteId),
+    /// There is none any more.
+    Disconnected(SiteId),
+    /// For a shard of this worker. The room in the link's buffer is free again when this is dropped.
+    Message { from: SiteId, shard: ShardId, message: Box<Message>, room: OwnedSemaphorePermit },
+}
+
+/// How much of a site's stream is in the shards of a worker; `None` where that is not known.
+pub(super) type Positions = Vec<(ShardId, Option<u64>)>;
+
+impl Shared {
+    pub(super) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// This site runs from an old copy of its folder: what it counted now would lose against what its peers have under the
+    /// same numbers. It goes on answering reads, and talks to nobody.
+    pub(super) fn stop_counting(&self, why: &str) {
+        if self.board.stop(why) {
+            tracing::error!("nothing is counted any more: {why}");
+        }
+    }
+
+    /// Why a command is not done, if it would count and this site must not.
+    pub(super) fn forbids(&self, action: &Action<'_>) -> Option<Refusal> {
+        let why = self.board.stopped()?;
+        match action {
+            Action::Get | Action::Inspect | Action::Outcome(_) => None,
+            Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } => {
+                Some(Refusal::NotStored(format!("{why}; nothing was counted")))
+            }
+        }
+    }
+
+    /// What `INFO` says of the other sites.
+    pub(super) fn write_replication(&self, text: &mut String) -> std::fmt::Result {
+        let (board, membership) = (self.board(), self.board().membership());
+        let identity = board.identity();
+        write!(
+            text,
+            "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nsite:{}\r\ncluster:{}\r\nsites:{}\r\nepoch:{}\r\n",
+            identity.site,
+            identity.cluster,
+            membership.members.len(),
+            membership.epoch,
+        )?;
+        for peer in board.facts() {
+            let state = if peer.is_up { "up" } else { "down" };
+            write!(text, "peer{}:link={state}", peer.number)?;
+            if let Some(address) = peer.address {
+                write!(text, ",address={address}")?;
+            }
+            if let Some(seconds) = peer.heard_seconds {
+                write!(text, ",last_heard_seconds={seconds}")?;
+            }
+            if let Some(why) = peer.unreachable {
+                write!(text, ",unreachable={why}")?;
+            }
+            if let Some(trouble) = peer.trouble {
+                write!(text, ",trouble={trouble}")?;
+            }
+            text.push_str("\r\n");
+        }
+        if let Some(why) = board.turned_away() {
+            write!(text, "turned_away:{why}\r\n")?;
+        }
+        match board.stopped() {
+            Some(why) => write!(text, "counting:no,{why}\r\n"),
+            None => write!(text, "counting:yes\r\n"),
+        }
+    }
+
+    fn tell_workers(&self, mail: impl Fn() -> LinkMail) {
+        for worker in 0..self.workers() {
+            self.post(worker, Mail::Link(mail()));
+        }
+    }
+}
+
+impl Inside for Node {
+    fn board(&self) -> &Board {
+        self.shared.board()
+    }
+
+    async fn positions(&self, of: SiteId) -> Option<Vec<u64>> {
+        let mut all = vec![None; usize::from(self.shared.shards.count())];
+        for worker in 0..self.shared.workers() {
+            let positions = self.ask(worker, |answer| Mail::Positions { of, answer }).await.ok()?;
+            for (shard, position) in positions {
+                all[usize::from(shard.0)] = position;
+            }
+        }
+        all.into_iter().collect()
+    }
+
+    fn seen(&self, site: SiteId) -> Result<Option<Seen>, String> {
+        self.shared.folder.seen(site).map_err(|error| error.to_string())
+    }
+
+    fn remember(&self, site: SiteId, seen: Seen) -> Result<(), String> {
+        self.shared.folder.remember(site, seen).map_err(|error| error.to_string())
+    }
+
+    fn connected(&self, peer: SiteId) {
+        self.shared.tell_workers(|| LinkMail::Connected(peer));
+    }
+
+    fn disconnected(&self, peer: SiteId) {
+        self.shared.tell_workers(|| LinkMail::Disconnected(peer));
+    }
+
+    fn deliver(
+        &self,
+        from: SiteId,
+        shard: ShardId,
+        message: &[u8],
+        room: OwnedSemaphorePermit,
+    ) -> Result<(), String> {
+        let message = Message::decode(message).map_err(|bad| bad.to_string())?;
+        let mail = LinkMail::Message { from, shard, message: Box::new(message), room };
+        self.shared.post(self.shared.owner(shard), Mail::Link(mail));
+        Ok(())
+    }
+
+    fn council(&self, from: SiteId, message: &[u8]) {
+        tracing::debug!(%from, bytes = message.len(), "a message for the council, which has not begun here");
+    }
+
+    fn stop_counting(&self, why: &str) {
+        self.shared.stop_counting(why);
+    }
+}
+
+/// Starts the thread of the links.
+pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, ServeError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(system("starting the links"))?;
+    let (stop, stopped) = oneshot::channel();
+    let work = move || {
+        runtime.block_on(async {
+            tokio::select! {
+                () = links::run(node, listener) => {}
+                // Whoever holds the other end has gone too, if not told.
+                _ = stopped => {}
+            }
+        });
+        // A name that is being looked up is not waited for.
+        runtime.shutdown_background();
+    };
+    let thread = std::thread::Builder::new().name("links".to_owned()).spawn(work);
+    Ok(Front { stop, thread: thread.map_err(system("starting the links"))? })
+}
+
+impl Worker {
+    /// What has come over a link.
+    pub(super) fn open_link_mail(&mut self, mail: LinkMail) {
+        match mail {
+            LinkMail::Connected(peer) => self.host.connected(peer),
+            LinkMail::Disconnected(peer) => self.host.disconnected(peer),
+            // Taking it in could change own rows, too.
+            LinkMail::Message { .. } if self.shared.board().stopped().is_some() => {}
+            LinkMail::Message { from, shard, message, room } => {
+                if let Err(bad) = self.host.receive(shard, from, *message, self.moment) {
+                    if matches!(bad, BadMessage::OldCopy { .. }) {
+                        self.shared.stop_counting(&bad.to_string());
+                    }
+                    self.shared.board().fail(from, bad.to_string());
+                }
+                drop(room);
+                self.commit_large();
+            }
+        }
+    }
+
+    /// How much of a site's stream is here. All that is told is durable: nothing is uncommitted at this moment.
+    pub(super) fn tell_positions(&self, of: SiteId, answer: oneshot::Sender<Positions>) {
+        let own = self.shared.board().identity().site;
+        let mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
+        let positions = mine.map(|shard| {
+            let position = if of == own { self.host.position(shard) } else { self.host.received(shard, of) };
+            (shard, position)
+        });
+        // Whoever has asked may have gone.
+        let _ = answer.send(positions.collect());
+    }
+
+    /// Sends what may be known elsewhere by now.
+    pub(super) fn send_to_peers(&mut self) {
+        let mut envelopes = std::mem::take(&mut self.envelopes);
+        self.host.outgoing(self.moment, &mut envelopes);
+        for Envelope { to, shard, message } in envelopes.drain(..) {
+            self.shared.board().send(to, shard, &message.encode());
+        }
+        self.envelopes = envelopes;
+    }
+
+    /// How long the shards can wait before they want to be asked what is to be sent.
+    pub(super) fn peers_can_wait(&self) -> Option<Duration> {
+        let at_ms = self.host.wants_at()?;
+        let now_ms = super::millis(self.shared.started.elapsed());
+        let soonest = if self.shared.flush_every.is_some() { ASK_AGAIN_UNFLUSHED_MS } else { ASK_AGAIN_MS };
+        Some(Duration::from_millis(at_ms.saturating_sub(now_ms).max(soonest)))
+    }
+}
