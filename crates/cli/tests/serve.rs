@@ -45,6 +45,11 @@ fn the_defaults_are_printed_with_their_origin() {
     assert_eq!(line(&text, "idmp-window"), "idmp-window = \"10min\" # default");
     assert!(text.contains("# shards is not set: as the data folder has; 64 for a new one"), "{text}");
     assert!(text.contains("# requirepass is not set"), "{text}");
+    assert!(text.contains("# site is not set: as the data folder says; 1 for a new one"), "{text}");
+    assert!(
+        text.contains("# link is not set: \"127.0.0.1:7381\", opened if there are other sites"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -79,13 +84,21 @@ fn what_is_printed_can_be_read_again() {
             "--workers",
             "2",
         ],
-        &[("QUIPU_ACL_FILE", acl), ("QUIPU_SHARDS", "8"), ("QUIPU_IDMP_MODE", "filter")],
+        &[
+            ("QUIPU_ACL_FILE", acl),
+            ("QUIPU_SHARDS", "8"),
+            ("QUIPU_IDMP_MODE", "filter"),
+            ("QUIPU_SITE", "2"),
+            ("QUIPU_LINK", "127.0.0.1:9"),
+            ("QUIPU_PEERS", "1@10.0.0.1:7381,3@three.example.org:7381"),
+            ("QUIPU_CLUSTER", "eu"),
+        ],
     );
     let path = file(&folder, &first);
     let second = printed(&["--config", path.to_str().expect("a name")], &[]);
     let values = |text: &str| toml::from_str::<toml::Table>(text).expect("TOML");
     assert_eq!(values(&first), values(&second));
-    assert_eq!(values(&first).len(), 16, "all settings but the password: {first}");
+    assert_eq!(values(&first).len(), 20, "all settings but the password: {first}");
 }
 
 #[test]
@@ -111,6 +124,24 @@ fn bad_values_are_refused_by_flag_value_and_remedy() {
             vec![],
             vec!["--resp", "0.0.0.0:7379", "--requirepass", "--insecure"],
         ),
+        (
+            vec!["--site", "2", "--peers", "1@a:1,2@b:1"],
+            vec![],
+            vec!["--peers", "names this site itself (2@b:1)", "leave it out"],
+        ),
+        (
+            vec!["--peers", "2@a:1,2@b:1"],
+            vec![],
+            vec!["--peers", "site 2 twice, at a:1 and at b:1", "leave one out"],
+        ),
+        (
+            vec!["--peers", "0@a:1"],
+            vec![],
+            vec!["--peers", "\"0\" is no number of a site", "from 1 to 65535"],
+        ),
+        (vec![], vec![("QUIPU_PEERS", "2@nowhere")], vec!["--peers", "QUIPU_PEERS", "give NUMBER@HOST:PORT"]),
+        (vec!["--site", "0"], vec![], vec!["--site", "\"0\"", "from 1 to 65535"]),
+        (vec!["--link", "here"], vec![], vec!["--link", "\"here\"", "or off"]),
         (vec!["--config", "no-such.toml"], vec![], vec!["--config", "no-such.toml", "cannot be read"]),
         (vec!["--requirepass", ""], vec![], vec!["--requirepass", "is empty"]),
         (vec!["--colour"], vec![], vec!["--colour"]),

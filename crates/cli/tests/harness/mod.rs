@@ -4,12 +4,14 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part of this")]
 
+pub(crate) mod cable;
 pub(crate) mod client;
 pub(crate) mod random;
 pub(crate) mod server;
 pub(crate) mod suite;
 pub(crate) mod tools;
 
+pub(crate) use cable::{Cable, Line};
 pub(crate) use client::{Client, Value};
 pub(crate) use server::{Running, Site};
 pub(crate) use suite::Suite;

@@ -130,7 +130,7 @@ impl Site {
         let ready = lines.recv_timeout(READY_WITHIN);
         // From here on it is ended when this is dropped.
         let mut running =
-            Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into() };
+            Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into(), link: None };
         let ready = match ready {
             Ok(ready) => ready,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("not ready in {READY_WITHIN:?}: {}", self.said()),
@@ -140,6 +140,7 @@ impl Site {
         let mut address = || words.next().and_then(|it| it.parse().ok()).expect("an address");
         running.resp = address();
         running.http = address();
+        running.link = words.next().and_then(|it| it.parse().ok());
         Some(running)
     }
 }
@@ -159,6 +160,8 @@ pub(crate) struct Running {
     child: Child,
     pub(crate) resp: SocketAddr,
     pub(crate) http: SocketAddr,
+    /// Where other sites connect, if there are any.
+    pub(crate) link: Option<SocketAddr>,
 }
 
 impl Running {

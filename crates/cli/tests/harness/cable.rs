@@ -1,0 +1,122 @@
+//! A connection between two servers that a test can cut and heal.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+/// How often a pump that waits looks at the state of the cable.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What a cable does with what is sent through it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cable {
+    Whole,
+    /// Connections end, and none come about.
+    Cut,
+    /// Nothing comes through, and nobody is told.
+    Silent,
+}
+
+/// Listens on a port of its own and passes on what comes, in both directions. Its threads end with the test's process.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    pub(crate) address: SocketAddr,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    cable: Cable,
+    target: Option<SocketAddr>,
+    passed: u64,
+}
+
+impl Line {
+    /// Leads nowhere until it is [aimed](Self::aim).
+    pub(crate) fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let state = Arc::new(Mutex::new(State { cable: Cable::Whole, target: None, passed: 0 }));
+        let line = Self { address, state };
+        let of_thread = line.clone();
+        thread::spawn(move || {
+            for client in listener.incoming().map_while(Result::ok) {
+                of_thread.serve(client);
+            }
+        });
+        line
+    }
+
+    fn locked<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        look(&mut self.state.lock().expect("no thread of a line panics"))
+    }
+
+    /// Connections lead to this address from now on.
+    pub(crate) fn aim(&self, target: SocketAddr) {
+        self.locked(|state| state.target = Some(target));
+    }
+
+    pub(crate) fn set(&self, cable: Cable) {
+        self.locked(|state| state.cable = cable);
+    }
+
+    /// How many bytes have come through.
+    pub(crate) fn passed(&self) -> u64 {
+        self.locked(|state| state.passed)
+    }
+
+    fn serve(&self, client: TcpStream) {
+        if self.locked(|state| state.cable == Cable::Silent) {
+            let line = self.clone();
+            thread::spawn(move || line.hold(&client));
+            return;
+        }
+        let target = self.locked(|state| state.target.filter(|_| state.cable == Cable::Whole));
+        let Some(server) = target.and_then(|target| TcpStream::connect(target).ok()) else { return };
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            let (line, from, to) = (self.clone(), from.try_clone(), to.try_clone());
+            if let (Ok(from), Ok(to)) = (from, to) {
+                thread::spawn(move || line.pump(&from, &to));
+            }
+        }
+    }
+
+    /// Somebody who connects to nobody.
+    fn hold(&self, client: &TcpStream) {
+        while self.locked(|state| state.cable == Cable::Silent) {
+            thread::sleep(LOOK_EVERY);
+        }
+        let _ = client.shutdown(Shutdown::Both);
+    }
+
+    /// One direction, to its end.
+    fn pump(&self, mut from: &TcpStream, mut to: &TcpStream) {
+        let mut buffer = [0; 16 * 1024];
+        let _ = from.set_read_timeout(Some(LOOK_EVERY));
+        let _ = to.set_nodelay(true);
+        loop {
+            match self.locked(|state| state.cable) {
+                Cable::Cut => break,
+                Cable::Silent => {
+                    thread::sleep(LOOK_EVERY);
+                    continue;
+                }
+                Cable::Whole => {}
+            }
+            match from.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(bytes) if to.write_all(&buffer[..bytes]).is_ok() => {
+                    self.locked(|state| state.passed += bytes as u64);
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+                _ => break,
+            }
+        }
+        let _ = from.shutdown(Shutdown::Both);
+        let _ = to.shutdown(Shutdown::Both);
+    }
+}

@@ -1,0 +1,122 @@
+//! Several sites on this machine, every two of them connected by lines that can be cut.
+
+use std::{
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::harness::{Cable, Client, Line, Running, Site};
+
+/// On a machine with much else to do.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Tries again and again until it is true.
+pub(crate) fn wait(what: &str, mut is_true: impl FnMut() -> bool) {
+    let until = Instant::now() + PATIENCE;
+    while !is_true() {
+        assert!(Instant::now() < until, "{what} does not come true within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+pub(crate) struct Cluster {
+    pub(crate) sites: BTreeMap<u16, Site>,
+    running: BTreeMap<u16, Running>,
+    /// From whom to whom.
+    lines: BTreeMap<(u16, u16), Line>,
+}
+
+impl Cluster {
+    /// Sites 1 to `size`; none runs yet. `flags` are for all of them.
+    pub(crate) fn new(size: u16, flags: &str) -> Self {
+        let mut lines = BTreeMap::new();
+        let mut sites = BTreeMap::new();
+        for number in 1..=size {
+            let others = (1..=size).filter(|other| *other != number);
+            let peers: Vec<String> = others
+                .map(|other| {
+                    let line = lines.entry((number, other)).or_insert_with(Line::new);
+                    format!("{other}@{}", line.address)
+                })
+                .collect();
+            let flags =
+                format!("--site {number} --link 127.0.0.1:0 --peers {} --workers 2 {flags}", peers.join(","));
+            sites.insert(number, Site::new(&flags));
+        }
+        Self { sites, running: BTreeMap::new(), lines }
+    }
+
+    /// The same, and all run.
+    pub(crate) fn start(size: u16, flags: &str) -> Self {
+        let mut cluster = Self::new(size, flags);
+        (1..=size).for_each(|number| cluster.start_site(number));
+        cluster
+    }
+
+    pub(crate) fn start_site(&mut self, number: u16) {
+        let running = self.sites[&number].start();
+        let link = running.link.expect("it has peers");
+        self.lines.iter().filter(|((_, to), _)| *to == number).for_each(|(_, line)| line.aim(link));
+        self.running.insert(number, running);
+    }
+
+    /// Takes a site out of the cluster's hands: to be stopped, killed or signalled.
+    pub(crate) fn take(&mut self, number: u16) -> Running {
+        self.running.remove(&number).expect("it runs")
+    }
+
+    pub(crate) fn running(&self, number: u16) -> &Running {
+        &self.running[&number]
+    }
+
+    pub(crate) fn client(&self, number: u16) -> Client {
+        self.running[&number].client()
+    }
+
+    pub(crate) fn line(&self, from: u16, to: u16) -> &Line {
+        &self.lines[&(from, to)]
+    }
+
+    /// What happens between two sites from now on, in both directions.
+    pub(crate) fn set(&self, one: u16, other: u16, cable: Cable) {
+        self.line(one, other).set(cable);
+        self.line(other, one).set(cable);
+    }
+
+    /// What a site says of the others.
+    pub(crate) fn info(&self, number: u16) -> String {
+        let info = self.client(number).call("INFO replication");
+        match info {
+            crate::harness::Value::Bulk(text) => String::from_utf8(text).expect("text"),
+            other => panic!("no text: {other:?}"),
+        }
+    }
+
+    pub(crate) fn wait_for_info(&self, number: u16, part: &str) {
+        wait(&format!("{part:?} at site {number}"), || self.info(number).contains(part));
+    }
+
+    /// Waits until there is a link between two sites, seen from both.
+    pub(crate) fn wait_for_link(&self, one: u16, other: u16) {
+        self.wait_for_info(one, &format!("peer{other}:link=up"));
+        self.wait_for_info(other, &format!("peer{one}:link=up"));
+    }
+
+    /// Waits until all that run show the same value, and it is this.
+    pub(crate) fn agree(&self, key: &str, value: i64) {
+        for number in self.running.keys() {
+            let mut client = self.client(*number);
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let found = client.call(&format!("GET {key}")).count();
+                if found == value {
+                    break;
+                }
+                let info = self.info(*number);
+                assert!(Instant::now() < until, "site {number} shows {found} for {key}, not {value}; {info}");
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! Sites as real processes: they agree in the end, whatever happens to the links between them, and refuse whoever would
+//! spoil a count.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod cluster;
+mod converging;
+mod refused;

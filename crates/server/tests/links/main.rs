@@ -1,0 +1,11 @@
+//! A real server and peers made of raw sockets: whom it talks to, what it refuses, and that one bad peer is nobody else's
+//! trouble.
+
+mod bytes;
+mod check;
+mod conversation;
+mod hostile;
+mod refusals;
+mod support;
+mod two_links;
+mod vectors;

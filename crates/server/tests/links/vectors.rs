@@ -1,0 +1,90 @@
+//! The examples of `docs/protocol.md`, byte by byte: what we write is what stands there, and what stands there is read.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use quipu_engine::{Message, SiteId};
+use quipu_server::links::{FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run};
+use quipu_storage::ShardId;
+
+use crate::support::{Raw, Site, site};
+
+/// The bytes of an example. Lines that begin with `#` say what it is.
+pub(crate) fn vector(name: &str) -> Vec<u8> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/vectors/{name}.hex"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let digits: Vec<u8> = lines.flat_map(str::bytes).filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).expect("text");
+        u8::from_str_radix(pair, 16).unwrap_or_else(|_| panic!("{pair} in {name}"))
+    };
+    digits.chunks(2).map(byte).collect()
+}
+
+fn check(name: &str, frame: &Frame<'_>) {
+    let bytes = vector(name);
+    assert_eq!(hex(&frame.to_bytes()), hex(&bytes), "{name} is written otherwise");
+    let mut inbox = Inbox::default();
+    inbox.push(&bytes);
+    assert_eq!(inbox.next(FRAME_BYTES_MAX).expect("sound").as_ref(), Some(frame), "{name} is read otherwise");
+    assert!(!inbox.is_within_a_frame());
+}
+
+#[test]
+fn frames_are_written_and_read_as_documented() {
+    check(
+        "hello",
+        &Frame::Hello(Hello {
+            protocol: 1,
+            cluster: "quipu".to_owned(),
+            shards: 64,
+            site: SiteId { number: 2, incarnation: 0 },
+            to: 1,
+            instance: Instance(*b"0123456789abcdef"),
+            run: Run { number: 3, nonce: 0x0102_0304_0506_0708 },
+            epoch: 1,
+            members: vec![site(1), site(2), site(3)],
+        }),
+    );
+    check("positions", &Frame::Positions(vec![0, 23, 1_000, u64::MAX]));
+    check("refused", &Frame::Refused(Refused { reason: Reason::Other, text: "no".to_owned() }));
+    check("refused-old-copy", &Frame::Refused(Refused { reason: Reason::OldCopy, text: "old".to_owned() }));
+    check("beat", &Frame::Beat);
+    check("council", &Frame::Council(b"any bytes"));
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn a_server_sends_what_is_documented() {
+    // `hits` is in shard 1 of 4, `stock` in shard 0.
+    let expected = [(1, "shard-counted"), (0, "shard-reset")];
+    let server = Site::first();
+    for (command, answer) in [
+        ("INCRBY hits 5", ":5"),
+        ("INCRBY hits 2 IDMP web-1 17", ":7"),
+        ("DECRBY stock 3", ":-3"),
+        ("SET stock 9", "+OK"),
+    ] {
+        assert_eq!(server.ask(command), answer);
+    }
+    let mut raw = Raw::join(&server, 2);
+    // The first messages that speak of changes; they are sent again until they are acknowledged.
+    let mut sent = BTreeMap::new();
+    while sent.len() < expected.len() {
+        raw.next(|frame| match frame {
+            Frame::Shard { shard: ShardId(shard @ (0 | 1)), message } => {
+                let read = Message::decode(message).expect("a message");
+                assert_eq!(hex(&read.encode()), hex(message), "it is written as it was read");
+                sent.entry(shard).or_insert_with(|| frame.to_bytes());
+            }
+            _ => {}
+        })
+        .expect("the link stays up");
+    }
+    for (shard, name) in expected {
+        assert_eq!(hex(&sent[&shard]), hex(&vector(name)), "{name}: what is sent, and what stands there");
+    }
+}
