@@ -215,7 +215,7 @@ impl State {
             value: counter.value,
             bounded: bounds.map(view),
             sites: vec![SiteView {
-                provisional: quipu_crdt::Pn::default(),
+                provisional: quipu_engine::Pn::default(),
                 site: SiteId::FIRST,
                 added: counter.added,
                 subtracted: counter.subtracted,
