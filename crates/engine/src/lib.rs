@@ -33,7 +33,6 @@ pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};
 pub use quipu_crdt::Pn;
-pub use quipu_crdt::Pn;
 pub use rules::{Rule, Rules};
 pub use settings::{BadWindow, Moment, Settings, Window, WindowMode};
 pub use shard::{Event, Listing, Outputs, Sealed, Shard, ShardAudit, SiteAudit, Ticket, Unreadable};
