@@ -2,6 +2,8 @@
 //!
 //! Without the feature `testing` there is one way, and choosing costs nothing.
 
+use crate::{SiteId, links::WireRow};
+
 /// How sites treat each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
@@ -46,6 +48,24 @@ impl Rules {
     #[cfg(feature = "testing")]
     pub fn without(rule: Rule) -> Self {
         Self { broken: Some(rule) }
+    }
+
+    /// A row as it is sent.
+    #[cfg(not(feature = "testing"))]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
+    pub(crate) fn apart(self, row: WireRow, _: SiteId) -> WireRow {
+        row
+    }
+
+    /// A row as it is sent: without the rule, of a bounded counter only what one site has written.
+    #[cfg(feature = "testing")]
+    pub(crate) fn apart(self, row: WireRow, origin: SiteId) -> WireRow {
+        match row {
+            WireRow::Bounded(bounded) if !self.keep(Rule::BoundedRowsTogether) => {
+                WireRow::Bounded(Box::new(bounded.row_alone(&origin)))
+            }
+            other => other,
+        }
     }
 
     #[cfg(feature = "testing")]

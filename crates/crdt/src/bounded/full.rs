@@ -62,6 +62,14 @@ impl<I: Id> Bounded<I> {
         Bounded { id, ..self }
     }
 
+    /// Wrong to send: what one replica has written, without the rights that allowed it.
+    #[cfg(feature = "testing")]
+    #[must_use]
+    pub fn row_alone(&self, of: &I) -> Self {
+        let rows = self.rows.iter().filter(|(id, _)| *id == of).map(|(id, row)| (id.clone(), row.clone()));
+        Bounded { id: self.id.clone(), definition: self.definition.clone(), rows: rows.collect() }
+    }
+
     /// What the counter was created with.
     pub fn definition(&self) -> &Definition<I> {
         &self.definition

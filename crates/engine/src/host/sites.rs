@@ -113,8 +113,10 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// When there is something to be sent or answered, in the time of this process, if nothing happens before.
     pub fn wants_at(&self) -> Option<u64> {
+        let waits_for_flush = self.flush == Flush::Later && self.unflushed;
+        let may_send = !self.connected.is_empty() && !waits_for_flush;
         let shards = self.shards.iter().flatten();
-        shards.filter_map(|running| running.clock.outside(running.shard.wants_at_ms()?)).min()
+        shards.filter_map(|running| running.clock.outside(running.shard.wants_at_ms(may_send)?)).min()
     }
 
     /// The number of the last change that this site has made in a shard.

@@ -121,9 +121,12 @@ pub(crate) struct Part {
     /// and gets this far by it.
     #[n(2)]
     pub(crate) to: u64,
+    /// Rows that changed up to here are left out: the receiver was swept.
     #[n(3)]
-    pub(crate) rows: Vec<KeyRow>,
+    pub(crate) rows_from: u64,
     #[n(4)]
+    pub(crate) rows: Vec<KeyRow>,
+    #[n(5)]
     pub(crate) entries: Vec<Entry>,
 }
 

@@ -61,6 +61,14 @@ impl Origin {
         (self.position, self.since) = (position, position);
     }
 
+    /// Rows that changed up to here came by a sweep: which ones is not remembered.
+    pub(crate) fn forget_until(&mut self, position: u64) {
+        while self.changes.front().is_some_and(|changed| changed.number <= position) {
+            self.changes.pop_front();
+        }
+        self.since = self.since.max(position);
+    }
+
     /// The position after which all changes are remembered.
     pub(crate) fn since(&self) -> u64 {
         self.since

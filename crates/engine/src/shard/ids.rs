@@ -246,7 +246,7 @@ impl Shard {
     }
 
     /// Finds out which operations of this site are settled.
-    pub(super) fn settle(&mut self, now: Moment) {
+    pub(crate) fn settle(&mut self, now: Moment) {
         let own = self.settings.site;
         let by_told = self.settings.rules.keep(Rule::ToldPositions);
         let origins = &self.links.origins;
@@ -278,12 +278,13 @@ impl Shard {
         if entry.count().is_none() {
             return true;
         }
+        // First of all: the lower site's count may be settled, and gone from here, before everybody knows of this.
+        if let Some((_, number)) = self.links.cancellation(hash, own) {
+            return number <= acknowledged;
+        }
         let counts = self.links.counts(hash);
         let is_lowest = counts.first().is_some_and(|(lowest, _)| *lowest == own);
-        if is_lowest {
-            return counts[1..].iter().all(|(site, _)| self.links.is_cancelled(hash, *site));
-        }
-        self.links.cancellation(hash, own).is_some_and(|(site, number)| site == own && number <= acknowledged)
+        is_lowest && counts[1..].iter().all(|(site, _)| self.links.is_cancelled(hash, *site))
     }
 
     /// Its own site says that the entries of a stream up to here are settled.

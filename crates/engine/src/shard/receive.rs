@@ -114,7 +114,7 @@ impl Shard {
     }
 
     fn take_part(&mut self, from: SiteId, part: Part, now: Moment) -> Result<(), BadMessage> {
-        let Part { origin: site, from: begin, to, rows, entries } = part;
+        let Part { origin: site, from: begin, to, rows_from, rows, entries } = part;
         if site == self.settings.site {
             return Ok(());
         }
@@ -139,7 +139,11 @@ impl Shard {
                 self.retire(site, number, now);
             }
         }
-        self.links.origins.entry(site).or_default().position = to;
+        let origin = self.links.origins.entry(site).or_default();
+        origin.position = to;
+        if rows_from > begin {
+            origin.forget_until(rows_from.min(to));
+        }
         self.links.sweeping.remove(&site);
         self.moved = true;
         Ok(())

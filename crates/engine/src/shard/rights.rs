@@ -50,9 +50,9 @@ impl Waiting {
     }
 
     /// When somebody is to be asked.
-    pub(super) fn ask_ms(&self) -> Option<u64> {
+    pub(super) fn ask_ms(&self, now_ms: u64) -> Option<u64> {
         let again = self.wants.values().flat_map(|want| want.asked_ms.values());
-        again.map(|asked_ms| asked_ms + ASK_EVERY_MS).min()
+        again.map(|asked_ms| asked_ms + ASK_EVERY_MS).filter(|again_ms| *again_ms > now_ms).min()
     }
 }
 

@@ -44,14 +44,15 @@ impl Shard {
     }
 
     /// When it will be, or a command will have waited long enough.
-    pub(crate) fn wants_at_ms(&self) -> Option<u64> {
-        [self.links.wake_ms, self.waiting.deadline_ms()].into_iter().flatten().min()
+    pub(crate) fn wants_at_ms(&self, may_send: bool) -> Option<u64> {
+        let wake_ms = self.links.wake_ms.filter(|_| may_send);
+        [wake_ms, self.waiting.deadline_ms()].into_iter().flatten().min()
     }
 
     /// The peers that may be sent something now.
     pub(crate) fn peers_to_serve(&mut self, now_ms: u64) -> Vec<SiteId> {
         self.links.restless = false;
-        self.links.wake_ms = self.waiting.ask_ms();
+        self.links.wake_ms = self.waiting.ask_ms(now_ms);
         let connected = self.links.peers.iter_mut().filter(|(_, peer)| peer.connected);
         connected
             .map(|(site, peer)| {
@@ -80,6 +81,16 @@ impl Shard {
     /// Does a peer need all rows of a stream?
     pub(crate) fn sweep_wanted(&self, peer: SiteId, now_ms: u64) -> Option<SweepWanted> {
         let it = self.links.peers.get(&peer)?;
+        let wanted = self.next_sweep(peer)?;
+        let was_sent = it.sweep_sent.as_ref().is_some_and(|(origin, sent)| {
+            *origin == wanted.origin && sent.until == wanted.until && sent.after == wanted.after
+        });
+        (!was_sent || now_ms >= it.ask_again_ms()).then_some(wanted)
+    }
+
+    /// The next piece that a peer needs, whether or not it is on its way.
+    fn next_sweep(&self, peer: SiteId) -> Option<SweepWanted> {
+        let it = self.links.peers.get(&peer)?;
         for site in self.streams_for(peer) {
             let origin = &self.links.origins[&site];
             let from = it.received(site);
@@ -91,11 +102,7 @@ impl Shard {
                 Some(Swept { until, after }) if *until > from => (*until, after.clone()),
                 _ => (origin.position, None),
             };
-            let wanted = SweepWanted { origin: site, from, until, after };
-            let was_sent = it.sweep_sent.as_ref().is_some_and(|(origin, sent)| {
-                *origin == site && sent.until == wanted.until && sent.after == wanted.after
-            });
-            return (!was_sent || now_ms >= it.ask_again_ms()).then_some(wanted);
+            return Some(SweepWanted { origin: site, from, until, after });
         }
         None
     }
@@ -141,14 +148,10 @@ impl Shard {
         }
         let mut parts = Vec::new();
         let mut room = EXCHANGE_BYTES_MAX;
-        let mut is_full = false;
         for stream in streams {
             let Some(origin) = self.links.origins.get(&stream) else { continue };
             let Some(peer) = self.links.peers.get_mut(&site) else { continue };
-            let Some(from) = peer.next(stream, origin.position) else {
-                is_full |= peer.received(stream) < origin.position;
-                continue;
-            };
+            let Some(from) = peer.next(stream, origin.position) else { continue };
             let swept =
                 peer.swept(stream).filter(|swept| swept.after.is_none()).map_or(0, |swept| swept.until);
             if from.max(swept) < origin.since() && swept <= from {
@@ -166,6 +169,7 @@ impl Shard {
                 break;
             }
         }
+        let is_swept = self.next_sweep(site).is_some();
         let peer = self.links.peers.get_mut(&site)?;
         let owes_settled = peer.gossip || peer.settled_told < last_settled;
         let is_silent = now_ms >= peer.ask_again_ms();
@@ -186,8 +190,7 @@ impl Shard {
         let wake = [
             peer.wake_ms(),
             (!speaks && owes_settled).then_some(peer.last_sent_ms() + GOSSIP_DELAY_MS),
-            (has_open || peer.sweep_sent.is_some()).then_some(peer.ask_again_ms()),
-            is_full.then_some(peer.ask_again_ms()),
+            (has_open || is_swept).then_some(peer.ask_again_ms()),
         ];
         wake.into_iter().flatten().for_each(|wake_ms| self.wake(wake_ms));
         if !speaks {
@@ -242,13 +245,15 @@ impl Shard {
     fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> Part {
         let own = self.settings.site;
         let origin = &self.links.origins[&site];
-        let mut part = Part { origin: site, from, to: from, rows: Vec::new(), entries: Vec::new() };
+        let rows_from = from.max(swept);
+        let mut part =
+            Part { origin: site, from, rows_from, to: from, rows: Vec::new(), entries: Vec::new() };
         debug_assert!(from < origin.position);
         let mut seen = BTreeSet::new();
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
-        let changes = origin.changes_after(from.max(swept)).take_while(|changed| changed.number <= end);
+        let changes = origin.changes_after(rows_from).take_while(|changed| changed.number <= end);
         let mut changes = changes.peekable();
         let mut entries = origin.open.range(from + 1..=end).peekable();
         loop {
@@ -268,6 +273,7 @@ impl Shard {
             while let Some(Changed { index, .. }) = changes.next_if(|changed| changed.number == number) {
                 let entry = self.counters.get(index);
                 let row = entry.counter.as_ref().and_then(|it| it.wire(own, entry.version(), site));
+                let row = row.map(|row| self.settings.rules.apart(row, site));
                 if let Some(row) = row.filter(|_| seen.insert(index)) {
                     *room = room.saturating_sub(16 + entry.key.len() + row.bytes());
                     part.rows.push(KeyRow { key: entry.key.clone(), row });
