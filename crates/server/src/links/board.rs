@@ -359,6 +359,10 @@ impl Peer {
         self.wanted.subscribe()
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        *self.up.borrow()
+    }
+
     /// Waits until there is no link.
     pub(crate) async fn down(&self) {
         // The sender is this peer's own.

@@ -42,6 +42,8 @@ pub use self::{
 const HANDSHAKES_MAX: usize = 64;
 /// How long a dial may take.
 const DIAL_MAX: Duration = Duration::from_secs(3);
+/// Of two links the one that the lower number has dialled stays; so the higher one lets it try first.
+const HEAD_START: Duration = Duration::from_millis(200);
 /// After an error of `accept` (too many open files, for example).
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How often the metrics are told how long peers have been silent.
@@ -137,8 +139,13 @@ async fn accept<N: Inside>(node: N, listener: tokio::net::TcpListener) {
 async fn keep_link<N: Inside>(node: N, number: u16, peer: Arc<Peer>) {
     let mut backoff = BackOff::default();
     let mut wanted = peer.wanted();
+    let head_start = if number < node.board().identity().site.number { HEAD_START } else { Duration::ZERO };
     loop {
         peer.down().await;
+        sleep(head_start).await;
+        if peer.is_up() {
+            continue;
+        }
         let now = wanted.borrow_and_update().clone();
         let wait = match now {
             Wanted::Gone => return,

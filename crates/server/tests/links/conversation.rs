@@ -55,7 +55,7 @@ impl Pair {
         for _ in 0..100 {
             self.now_ms += STEP_MS;
             let now = self.now();
-            for at in 0..2 {
+            for (at, site) in SITES.into_iter().enumerate() {
                 self.hosts[at].commit(now, &mut Released::default());
                 let mut envelopes = Vec::new();
                 self.hosts[at].outgoing(now, &mut envelopes);
@@ -64,7 +64,7 @@ impl Pair {
                     if !self.said.contains(&bytes) {
                         self.said.push(bytes);
                     }
-                    let received = self.hosts[1 - at].receive(SHARD, SITES[at], envelope.message, now);
+                    let received = self.hosts[1 - at].receive(SHARD, site, envelope.message, now);
                     received.expect("an honest message");
                 }
             }
