@@ -121,13 +121,13 @@ pub(crate) struct Part {
     /// and gets this far by it.
     #[n(2)]
     pub(crate) to: u64,
-    /// Rows that changed up to here are left out: the receiver was swept.
     #[n(3)]
-    pub(crate) rows_from: u64,
-    #[n(4)]
     pub(crate) rows: Vec<KeyRow>,
-    #[n(5)]
+    #[n(4)]
     pub(crate) entries: Vec<Entry>,
+    /// Rows that changed up to here are left out: the receiver was swept.
+    #[n(5)]
+    pub(crate) rows_after: Option<u64>,
 }
 
 /// All rows of a site's stream that the receiver may lack, piece by piece in the order of their keys.

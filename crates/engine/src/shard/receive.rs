@@ -114,7 +114,7 @@ impl Shard {
     }
 
     fn take_part(&mut self, from: SiteId, part: Part, now: Moment) -> Result<(), BadMessage> {
-        let Part { origin: site, from: begin, to, rows_from, rows, entries } = part;
+        let Part { origin: site, from: begin, to, rows, entries, rows_after } = part;
         if site == self.settings.site {
             return Ok(());
         }
@@ -141,8 +141,8 @@ impl Shard {
         }
         let origin = self.links.origins.entry(site).or_default();
         origin.position = to;
-        if rows_from > begin {
-            origin.forget_until(rows_from.min(to));
+        if let Some(position) = rows_after {
+            origin.forget_until(position.min(to));
         }
         self.links.sweeping.remove(&site);
         self.moved = true;

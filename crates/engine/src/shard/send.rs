@@ -245,15 +245,22 @@ impl Shard {
     fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> Part {
         let own = self.settings.site;
         let origin = &self.links.origins[&site];
-        let rows_from = from.max(swept);
-        let mut part =
-            Part { origin: site, from, rows_from, to: from, rows: Vec::new(), entries: Vec::new() };
+        let rows_after = from.max(swept);
+        let rows_left_out = (swept > from).then_some(swept);
+        let mut part = Part {
+            origin: site,
+            from,
+            to: from,
+            rows: Vec::new(),
+            entries: Vec::new(),
+            rows_after: rows_left_out,
+        };
         debug_assert!(from < origin.position);
         let mut seen = BTreeSet::new();
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
-        let changes = origin.changes_after(rows_from).take_while(|changed| changed.number <= end);
+        let changes = origin.changes_after(rows_after).take_while(|changed| changed.number <= end);
         let mut changes = changes.peekable();
         let mut entries = origin.open.range(from + 1..=end).peekable();
         loop {
