@@ -211,7 +211,10 @@ impl Counter {
             Self::Bounded(bounded) => {
                 let mut sites: BTreeMap<SiteId, Pn> =
                     bounded.rows().iter().map(|(site, row)| (*site, row.counted)).collect();
-                sites.entry(own).or_default();
+                let receivers = bounded.rows().values().flat_map(|row| row.passed_on.keys());
+                for site in receivers.chain([&own, bounded.definition().creator()]) {
+                    sites.entry(*site).or_default();
+                }
                 sites.into_iter().collect()
             }
         }

@@ -33,12 +33,21 @@ impl Shard {
         OperationHash::of(key, id)
     }
 
-    /// What an operation that is not settled has counted, and where: here if it is counted here.
+    /// What an operation that is not settled has counted, and where: here if it is counted here. Not what was taken back.
     fn known(&self, hash: OperationHash) -> Option<(SiteId, Count)> {
-        let counts = self.links.counts(hash);
-        let own = self.settings.site;
-        let here = counts.iter().find(|(site, _)| *site == own && !self.links.is_cancelled(hash, own));
+        let mut counts = self.links.counts(hash);
+        counts.retain(|(site, _)| !self.links.is_cancelled(hash, *site));
+        let here = counts.iter().find(|(site, _)| *site == self.settings.site);
         here.or(counts.first()).copied()
+    }
+
+    /// The answer to a repeat of an operation that is not settled.
+    fn repeat(&mut self, site: SiteId, count: Count, amount: i64) -> Result<Option<Added>, Refusal> {
+        if count.amount != amount {
+            return Err(Refusal::OtherAmount { first: count.amount, now: amount });
+        }
+        self.operations.note_repeat();
+        Ok(Some(count.answer(site)))
     }
 
     /// `None` as for [`Shard::add`].
@@ -53,12 +62,10 @@ impl Shard {
         let own = self.settings.site;
         self.operations.expiry(id.id, now)?;
         if let Some((site, count)) = self.known(hash) {
-            if count.amount != add.amount {
-                return Err(Refusal::OtherAmount { first: count.amount, now: add.amount });
-            }
-            self.operations.note_repeat();
-            return Ok(Some(count.answer(site)));
+            return self.repeat(site, count, add.amount);
         }
+        // Who counts it is settled, and may be forgotten; that it was counted twice is not.
+        let taken_back = self.links.counts(hash).first().copied();
         match self.operations.admit(hash, id.id, add.amount, now)? {
             Admitted::Repeat(counted) => Ok(Some(counted.answer(own))),
             Admitted::Presumed => {
@@ -66,6 +73,9 @@ impl Shard {
                 Ok(Some(Added { value, applied: 0, repeated: true, site: own }))
             }
             Admitted::New { hash, expires_ms } => {
+                if let Some((site, count)) = taken_back {
+                    return self.repeat(site, count, add.amount);
+                }
                 if let Some(from_ms) =
                     self.summary.knows_ids_from_ms.filter(|from_ms| now.elapsed_ms < *from_ms)
                     && self.settings.rules.keep(Rule::NewcomersWait)
@@ -231,17 +241,21 @@ impl Shard {
     pub(super) fn outcome(&self, key: &[u8], id: OperationId<'_>, now: Moment) -> Outcome {
         let hash = self.hash_of(key, id);
         let own = self.settings.site;
-        let counts = self.links.counts(hash);
-        let is_here = counts.iter().any(|(site, _)| *site == own);
-        match counts.first() {
-            Some((lowest, _)) if is_here && self.links.is_cancelled(hash, own) => {
-                Outcome::Cancelled { counted_at: *lowest }
-            }
-            Some(_) => match self.known(hash) {
-                Some((site, count)) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
-                None => Outcome::Unknown,
-            },
-            None => self.operations.outcome(hash, id.id, now, own),
+        let settled = || self.operations.outcome(hash, id.id, now, own);
+        let keeper = self.known(hash);
+        let counted_at = || match (keeper, settled()) {
+            (Some((site, _)), _) | (None, Outcome::Counted(Added { site, .. })) => Some(site),
+            _ => self.links.counts(hash).first().map(|(site, _)| *site),
+        };
+        if self.links.count_of(hash, own).is_some()
+            && self.links.is_cancelled(hash, own)
+            && let Some(counted_at) = counted_at()
+        {
+            return Outcome::Cancelled { counted_at };
+        }
+        match keeper {
+            Some((site, count)) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
+            None => settled(),
         }
     }
 
