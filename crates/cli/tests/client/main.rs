@@ -108,7 +108,7 @@ fn json_is_what_the_server_says() {
     let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
     assert_eq!(
         parse(&server.says(&["add", "hits", "--json"])),
-        json!({"key": "hits", "value": 1, "applied": 1})
+        json!({"key": "hits", "value": 1, "applied": 1, "site": "1"})
     );
     assert_eq!(parse(&server.says(&["get", "hits", "--json"])), json!({"key": "hits", "value": 1}));
     assert_eq!(parse(&server.says(&["info", "hits", "--json"]))["bounds"], json!(null));
