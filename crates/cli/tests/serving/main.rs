@@ -12,3 +12,4 @@ mod slow;
 mod stopping;
 #[cfg(target_os = "linux")]
 mod vanished;
+mod waiting;
