@@ -2,7 +2,6 @@
 
 use std::{
     net::Shutdown,
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -114,19 +113,6 @@ fn whoever_waits_for_ever_may_go() {
     pipeline(&mut last, &["INCR a", "WAIT 1 0"]);
     assert_eq!(last.read().expect("a reply").integer(), 3);
     server.stop();
-}
-
-#[test]
-fn redis_cli_waits() {
-    let site = Site::new("--workers 2");
-    let server = site.start();
-    let Ok(cli) = crate::harness::tools::find("redis-cli") else {
-        println!("redis-cli is not installed: nothing was checked");
-        return;
-    };
-    let port = server.resp.port().to_string();
-    let output = Command::new(cli).args(["-p", &port, "WAIT", "1", "50"]).output().expect("it runs");
-    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "0");
 }
 
 #[test]
