@@ -3,6 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod books;
 mod bounded;
 mod closing;
 mod crowds;
