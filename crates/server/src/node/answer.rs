@@ -222,10 +222,10 @@ mod tests {
 
     const SECOND: SiteId = SiteId { number: 2, incarnation: 1 };
 
-    fn written(form: Form, answer: Answer) -> String {
+    fn written(form: Form, answer: &Answer) -> String {
         let mut out = Vec::new();
         let heard = |site: SiteId| (site == SECOND).then_some(Duration::from_millis(1500));
-        write_answer(form, std::iter::once(&answer), Protocol::Resp3, &mut out, &heard);
+        write_answer(form, std::iter::once(answer), Protocol::Resp3, &mut out, &heard);
         String::from_utf8(out).expect("text").replace("\r\n", " ")
     }
 
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn everything_about_a_counter() {
-        let text = written(Form::Inspect, Answer::Inspected(Some(Box::new(inspection()))));
+        let text = written(Form::Inspect, &Answer::Inspected(Some(Box::new(inspection()))));
         assert!(text.starts_with("%7 $5 value :5 $11 provisional $1 4 $4 kind $7 bounded"), "{text}");
         assert!(text.contains("*2 %5 $4 site $1 1 $5 added $20 18446744073709551615 "), "{text}");
         let second = "%6 $4 site $3 2.1 $5 added $1 9 $10 subtracted $1 2 $17 provisional_added $1 4 \
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn rights_that_wait_are_told_apart() {
-        let text = written(Form::Rights, Answer::Inspected(Some(Box::new(inspection()))));
+        let text = written(Form::Rights, &Answer::Inspected(Some(Box::new(inspection()))));
         let second = "%5 $4 site $3 2.1 $3 add _ $11 add_waiting _ $8 subtract :3 $16 subtract_waiting :4 ";
         assert!(text.starts_with("*2 %5 ") && text.ends_with(second), "{text}");
         assert!(text.contains(&format!("$8 subtract :{} ", i64::MAX)), "{text}");
@@ -272,13 +272,13 @@ mod tests {
             (Outcome::Unknown, "*1 $7 unknown "),
             (Outcome::TooOld, "*1 $7 too old "),
         ] {
-            assert_eq!(written(Form::Outcome, Answer::Outcome(outcome)), expected);
+            assert_eq!(written(Form::Outcome, &Answer::Outcome(outcome)), expected);
         }
     }
 
     #[test]
     fn refusals_name_the_sites_they_are_about() {
-        let refused = |refusal| written(Form::Add, Answer::Refused(refusal));
+        let refused = |refusal| written(Form::Add, &Answer::Refused(refusal));
         let text = refused(Refusal::Creating { missing: vec![SiteId::FIRST, SECOND] });
         assert!(text.starts_with("-CREATING ") && text.contains("sites 1, 2.1 have not answered"), "{text}");
         let elsewhere = vec![(SECOND, 30)];

@@ -72,7 +72,7 @@ impl Submit<'_> {
             rest.part += shape_of(&queued).parts;
             match queued {
                 Queued::Run(request) => {
-                    self.submit(rest.sequence, part, request.get(), Manner::InTransaction)
+                    self.submit(rest.sequence, part, request.get(), Manner::InTransaction);
                 }
                 Queued::Reply(bytes) => self.queue.deliver(rest.sequence, part, Part::Bytes(bytes)),
             }

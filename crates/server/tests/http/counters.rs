@@ -122,8 +122,7 @@ fn bounded_counters_keep_their_bounds() {
     assert_eq!(add(r#"{"amount": -5, "beyond": "saturate"}"#).ok()["applied"], -4);
     let info = server.ask("GET", "/v1/counters/st%20ock/info").ok();
     assert_eq!(info["bounds"], json!({"min": 0, "max": 10, "initial": 4, "creator": "1"}));
-    let site =
-        json!({"site": "1", "added": 0, "subtracted": 4, "provisional_added": 0, "provisional_subtracted": 0, "rights_to_add": 10, "rights_to_add_waiting": 0, "rights_to_subtract": 0, "rights_to_subtract_waiting": 0});
+    let site = json!({"site": "1", "added": 0, "subtracted": 4, "provisional_added": 0, "provisional_subtracted": 0, "rights_to_add": 10, "rights_to_add_waiting": 0, "rights_to_subtract": 0, "rights_to_subtract_waiting": 0});
     assert_eq!(info["sites"], json!([site]));
 
     server.send("PUT", "/v1/counters/st%20ock", r#"{"min": 0}"#).problem(409, "exists");

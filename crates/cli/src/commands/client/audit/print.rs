@@ -61,19 +61,19 @@ pub(super) fn people(findings: &Findings, with_shards: bool) -> Result<(), Failu
     for ((owner, observer), gaps) in pairs(&findings.gaps) {
         let sum = |of: fn(&Gap) -> i64| gaps.iter().map(|gap| i128::from(of(gap))).sum::<i128>();
         say(format_args!(
-            "in flight from site {owner} to {observer}: {} ({} of changes, in {} of shards)",
+            "in flight from site {owner} to {observer}: {} ({} in {})",
             signed_parts(sum(|gap| gap.added), sum(|gap| gap.subtracted)),
-            sum(|gap| gap.changes),
-            gaps.len(),
+            several(sum(|gap| gap.changes), "change"),
+            several(gaps.len(), "shard"),
         ))?;
-        if gaps.iter().any(|gap| gap.is_odd()) {
+        if gaps.iter().any(Gap::is_odd) {
             say(format_args!(
                 "  the two have got to the same change and count differently: if this stays, report it as a fault"
             ))?;
         }
         for gap in gaps.iter().filter(|_| with_shards) {
             let amounts = signed_parts(gap.added, gap.subtracted);
-            say(format_args!("  shard {}: {amounts}, {} of changes", gap.shard, gap.changes))?;
+            say(format_args!("  shard {}: {amounts} ({})", gap.shard, several(gap.changes, "change")))?;
         }
     }
     if findings.verdict() == Verdict::Balanced {
@@ -88,6 +88,13 @@ fn pairs(gaps: &[Gap]) -> BTreeMap<(Site, Site), Vec<Gap>> {
         pairs.entry((gap.owner, gap.observer)).or_default().push(*gap);
     }
     pairs
+}
+
+/// A number of things.
+fn several(count: impl Display, thing: &str) -> String {
+    let count = count.to_string();
+    let s = if count == "1" { "" } else { "s" };
+    format!("{count} {thing}{s}")
 }
 
 fn signed(amounts: Amounts) -> String {
