@@ -121,3 +121,37 @@ impl Tally {
         Waited { sites, written: self.acks.into_values().flat_map(|acks| acks.written).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acks(shards: &[u16], sites: usize, lacking: usize) -> Acks {
+        let written = shards.iter().map(|shard| Written { shard: ShardId(*shard), position: Some(9) });
+        Acks { written: written.collect(), sites, lacking }
+    }
+
+    #[test]
+    fn sites_count_that_lack_nothing_in_any_shard() {
+        let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
+        tally.note(acks(&[0, 2], 2, 1));
+        assert!(!tally.is_whole(), "another worker has not answered");
+        tally.note(acks(&[1], 2, 0));
+        assert!(tally.is_whole());
+        assert_eq!(tally.sites(), 1);
+        tally.note(acks(&[1], 2, 2));
+        assert_eq!(tally.sites(), 0, "never more than there are for sure");
+        tally.note(acks(&[0, 2], 2, 0));
+        tally.note(acks(&[1], 2, 0));
+        let waited = tally.result();
+        let shards: Vec<u16> = waited.written.iter().map(|written| written.shard.0).collect();
+        assert_eq!((waited.sites, shards), (2, vec![0, 2, 1]));
+    }
+
+    #[test]
+    fn who_is_not_told_everything_is_told_nothing() {
+        let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
+        tally.note(acks(&[0], 2, 0));
+        assert_eq!(tally.result().sites, 0);
+    }
+}

@@ -310,4 +310,28 @@ mod tests {
         assert_eq!(out, b"$1\r\n7\r\n+PONG\r\n*2\r\n$-1\r\n$1\r\n2\r\n");
         assert!(queue.is_empty());
     }
+
+    #[test]
+    fn what_may_wait_holds_up_the_rest_until_its_answer_has_come() {
+        let mut queue = Queue::default();
+        let first = queue.expect_one(Form::Get, Protocol::Resp2);
+        let second = queue.expect_one(Form::Add, Protocol::Resp2);
+        queue.hold_for(second);
+        queue.deliver(first, 0, Part::Answer(Answer::Value(Some(7))));
+        assert!(queue.is_held_up(), "that was the answer to another one");
+        let mut out = Vec::new();
+        queue.write_ready(&mut out, &|_| None);
+        assert_eq!(out, b"$1\r\n7\r\n");
+        queue.deliver(second, 0, Part::Answer(Answer::Value(None)));
+        assert!(!queue.is_held_up());
+    }
+
+    #[test]
+    fn a_wait_learns_that_its_client_has_gone() {
+        let mut queue = Queue::default();
+        let mut gone = queue.begin_wait();
+        assert_eq!(gone.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        queue.end_wait();
+        assert_eq!(gone.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
 }
