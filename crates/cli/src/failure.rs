@@ -8,6 +8,8 @@ use std::process::ExitCode;
 pub(crate) enum Failure {
     /// Something that was checked does not hold, or could not be done: exit code 1.
     Failed(String),
+    /// It cannot be told whether something holds: exit code 2.
+    CannotTell(String),
     /// A flag has a value that cannot be: exit code 2, as for flags that do not parse.
     Usage {
         /// The flag, with its dashes.
@@ -29,6 +31,10 @@ impl Failure {
             Failure::Failed(what) => {
                 eprintln!("error: {what}");
                 ExitCode::from(1)
+            }
+            Failure::CannotTell(why) => {
+                eprintln!("error: {why}");
+                ExitCode::from(2)
             }
             Failure::Usage { flag, problem } => {
                 eprintln!("error: {flag}: {problem}\n\nFor more information, try '--help'.");

@@ -37,6 +37,8 @@ enum Command {
     Watch(commands::client::watch::Args),
     /// Print everything that is known about a counter
     Info(commands::client::info::Args),
+    /// Ask all sites for their books, and say whether these balance
+    Audit(commands::client::audit::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::List(args) => commands::client::list::run(&args),
         Command::Watch(args) => commands::client::watch::run(&args),
         Command::Info(args) => commands::client::info::run(&args),
+        Command::Audit(args) => commands::client::audit::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
         Command::Completions(args) => commands::completions::run(&args, Quipu::command()),

@@ -13,9 +13,12 @@ pub mod metrics;
 mod node;
 mod random;
 pub mod resp;
+mod rights;
 
 pub use node::{FolderError, ServeError, Server};
 
 /// How long a command waits, in milliseconds, until all sites have the definition of a new bounded counter, unless it says
 /// otherwise.
 const CREATE_WAIT_MS: u64 = 2_000;
+/// For how long a command may wait for other sites, in milliseconds.
+pub const SITES_WAIT_MS_MAX: u64 = 60_000;

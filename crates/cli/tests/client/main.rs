@@ -1,9 +1,10 @@
-//! `quipu add|get|create|list|watch|info` against the HTTP front end, with counters in memory behind it.
+//! `quipu add|get|create|list|watch|info|audit` against the HTTP front end, with counters in memory behind it.
 
 #[path = "../../../server/tests/http/memory.rs"]
 #[allow(dead_code, reason = "the tests of the front end use more of it")]
 mod memory;
 mod proxy;
+mod sites;
 
 use assert_cmd::Command;
 use quipu_server::{auth::Users, http::serve_http, metrics::Metrics};
@@ -108,7 +109,7 @@ fn json_is_what_the_server_says() {
     let parse = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
     assert_eq!(
         parse(&server.says(&["add", "hits", "--json"])),
-        json!({"key": "hits", "value": 1, "applied": 1})
+        json!({"key": "hits", "value": 1, "applied": 1, "site": "1"})
     );
     assert_eq!(parse(&server.says(&["get", "hits", "--json"])), json!({"key": "hits", "value": 1}));
     assert_eq!(parse(&server.says(&["info", "hits", "--json"]))["bounds"], json!(null));
@@ -246,6 +247,7 @@ fn usage_is_told_apart_from_failure() {
         vec!["add", "hits", "many"],
         vec!["add", "hits", "9223372036854775808"],
         vec!["create", "stock"],
+        vec!["create", "stock", "--min", "0", "--wait", "60001"],
         vec!["get", "hits", "--server", "ftp://nowhere"],
         vec!["get", "hits", "--server", "https://127.0.0.1:1"],
         vec!["get", "hits", "--server", "http://"],
@@ -262,7 +264,7 @@ fn shells_and_readers_of_help_are_taught() {
         let script = out(&quipu("http://unused", &["completions", shell]));
         assert!(script.contains("idmp-window") && script.contains("watch"), "{shell}");
     }
-    for command in ["serve", "add", "get", "create", "list", "watch", "info", "completions"] {
+    for command in ["serve", "add", "get", "create", "list", "watch", "info", "audit", "completions"] {
         assert!(
             out(&quipu("http://unused", &[command, "--help"])).contains("Examples:\n  quipu "),
             "{command}"

@@ -27,6 +27,7 @@ const refused = (words, promise) => assert.rejects(promise, (error) => error.mes
 
 async function counting() {
   assert.equal(await client.ping(), "PONG");
+  assert.equal(await client.wait(1, 50), 0);
   assert.equal(await client.incr(key("a")), 1);
   assert.equal(await client.incrby(key("a"), 41), 42);
   assert.equal(await client.decr(key("a")), 41);
@@ -50,7 +51,7 @@ async function exactlyOnce() {
   assert.equal(await add(5, "2"), 10);
   await refused("IDMPMISMATCH", add(6, "1"));
   assert.equal(await client.get(key("once")), "10");
-  assert.deepEqual(await client.call("COUNTER.OUTCOME", key("once"), "io", "2"), ["counted", 10, 5]);
+  assert.deepEqual(await client.call("COUNTER.OUTCOME", key("once"), "io", "2"), ["counted", 10, 5, "1"]);
 }
 
 async function bounded() {

@@ -50,6 +50,8 @@ def counting():
     assert client.client_id() > 0
     assert client.client_setname("tests") is True
     assert client.client_getname() == "tests"
+    assert client.wait(0, 0) == 0
+    assert client.wait(1, 50) == 0
     assert client.info("server")["redis_version"]
     assert client.config_get("maxclients")
     assert "incrby" in client.command()
@@ -65,7 +67,7 @@ def exactly_once():
     assert add(5, "1") == 5
     refused(redis.ResponseError, "IDMPMISMATCH", add, 6, "1")
     assert client.get(key("once")) == "10"
-    assert client.execute_command("COUNTER.OUTCOME", key("once"), "py", "2") == ["counted", 10, 5]
+    assert client.execute_command("COUNTER.OUTCOME", key("once"), "py", "2") == ["counted", 10, 5, "1"]
     assert client.execute_command("COUNTER.OUTCOME", key("once"), "py", "3") == ["unknown"]
 
 

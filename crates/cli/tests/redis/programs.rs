@@ -22,6 +22,8 @@ pub(crate) fn redis_cli_counts_and_lists(program: &Path) {
     assert_eq!(cli(&["get", "visits"]), "42\n");
     assert_eq!(cli(&["incrby", "visits", "5", "idmp", "me", "1"]), "47\n");
     assert_eq!(cli(&["incrby", "visits", "5", "idmp", "me", "1"]), "47\n");
+    assert_eq!(cli(&["wait", "0", "0"]), "0\n");
+    assert_eq!(cli(&["wait", "1", "50"]), "0\n");
     assert_eq!(cli(&["get", "nothing"]), "\n");
     assert_eq!(cli(&["incrby", "visits", "x"]), "ERR value is not an integer or out of range\n\n");
     assert!(cli(&["info"]).contains("redis_version:"));

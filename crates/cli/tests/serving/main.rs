@@ -3,6 +3,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod books;
 mod bounded;
 mod closing;
 mod crowds;
@@ -12,3 +13,4 @@ mod slow;
 mod stopping;
 #[cfg(target_os = "linux")]
 mod vanished;
+mod waiting;

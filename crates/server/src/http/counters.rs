@@ -6,18 +6,16 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
-use quipu_engine::{Action, Command, OperationId, Reply};
-
-use crate::CREATE_WAIT_MS;
+use quipu_engine::{Action, Command, OperationId, Refusal, Reply};
 
 use super::{
     App, Counters,
     access::Caller,
-    decode::{self, Numbers},
+    decode::{self, CreateRequest, Numbers},
     problem::Problem,
     request::{IdempotencyKey, JsonBody, Key, Operation, Values},
     running::Name,
-    show::{AddedBody, CounterBody, InfoBody, Json, KeyText, OutcomeBody, ResetBody},
+    show::{AddedBody, CounterBody, CreatingBody, InfoBody, Json, KeyText, OutcomeBody, ResetBody},
 };
 
 /// Runs one command; a refusal becomes a problem.
@@ -73,14 +71,22 @@ pub(super) async fn create<C: Counters>(
     Values(numbers): Values,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let limits = decode::create(&body).map_err(Problem::bad_request)?;
-    let Reply::Created = run(&app, &key, Action::Create { limits, wait_ms: CREATE_WAIT_MS }, numbers).await?
-    else {
-        return Err(Problem::unexpected_reply());
-    };
+    let CreateRequest { limits, wait_ms } = decode::create(&body).map_err(Problem::bad_request)?;
     let location = format!("/v1/counters/{}", percent_encode(&key, NON_ALPHANUMERIC));
-    let body = Json(CounterBody::of(&key, Some(limits.initial), numbers));
-    Ok((StatusCode::CREATED, [(header::LOCATION, location)], body).into_response())
+    let location = [(header::LOCATION, location)];
+    match app.counters.call(Command { key: &key, action: Action::Create { limits, wait_ms } }).await {
+        Reply::Created => {
+            let body = Json(CounterBody::of(&key, Some(limits.initial), numbers));
+            Ok((StatusCode::CREATED, location, body).into_response())
+        }
+        // No failure: it goes on without anybody waiting for it.
+        Reply::Refused(refusal @ Refusal::Creating { .. }) => {
+            let body = Json(CreatingBody::of(&key, &refusal));
+            Ok((StatusCode::ACCEPTED, location, body).into_response())
+        }
+        Reply::Refused(refusal) => Err(Problem::refused(&refusal, numbers)),
+        _ => Err(Problem::unexpected_reply()),
+    }
 }
 
 pub(super) async fn delete<C: Counters>(
@@ -116,7 +122,8 @@ pub(super) async fn info<C: Counters>(
 ) -> Result<Response, Problem> {
     match run(&app, &key, Action::Inspect, numbers).await? {
         Reply::Inspected(Some(inspection)) => {
-            Ok(Json(InfoBody::of(&key, &inspection, numbers)).into_response())
+            let heard = |site| app.counters.last_heard(site);
+            Ok(Json(InfoBody::of(&key, &inspection, numbers, heard)).into_response())
         }
         Reply::Inspected(None) => Err(Problem::no_such_counter()),
         _ => Err(Problem::unexpected_reply()),

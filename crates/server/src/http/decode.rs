@@ -8,6 +8,8 @@ use percent_encoding::percent_decode;
 use quipu_engine::{Add, Beyond, KEY_BYTES_MAX, Limits};
 use serde::{Deserialize, de};
 
+use crate::{CREATE_WAIT_MS, SITES_WAIT_MS_MAX};
+
 pub use quipu_engine::OPERATION_ID_BYTES_MAX;
 /// Counters in an answer, if the client does not say.
 pub const LIST_LIMIT_DEFAULT: usize = 100;
@@ -212,6 +214,7 @@ struct AddBody {
     lower: Option<Integer>,
     upper: Option<Integer>,
     beyond: Option<BeyondWord>,
+    remote_ms: Option<Integer>,
 }
 
 #[derive(Deserialize)]
@@ -220,6 +223,7 @@ struct CreateBody {
     min: Option<Integer>,
     max: Option<Integer>,
     value: Option<Integer>,
+    wait_ms: Option<Integer>,
 }
 
 #[derive(Deserialize)]
@@ -237,17 +241,38 @@ pub fn add(body: &[u8]) -> Result<Add, String> {
         Some(BeyondWord::Skip) => Beyond::Skip,
         Some(BeyondWord::Saturate) => Beyond::Saturate,
     };
-    Ok(Add { amount: body.amount.0, lower, upper, beyond, remote_ms: 0 })
+    let remote_ms = wait_ms("remote_ms", body.remote_ms)?.unwrap_or(0);
+    Ok(Add { amount: body.amount.0, lower, upper, beyond, remote_ms })
+}
+
+/// For how long a command waits for other sites, if that was said.
+fn wait_ms(name: &str, given: Option<Integer>) -> Result<Option<u64>, String> {
+    let Some(Integer(given)) = given else { return Ok(None) };
+    let wait_ms = u64::try_from(given).ok().filter(|wait_ms| *wait_ms <= SITES_WAIT_MS_MAX);
+    wait_ms.map(Some).ok_or_else(|| {
+        format!("`{name}` is {given}; give a whole number of milliseconds from 0 to {SITES_WAIT_MS_MAX}")
+    })
+}
+
+/// What a creation is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateRequest {
+    /// The definition.
+    pub limits: Limits,
+    /// How long to wait until all sites have it.
+    pub wait_ms: u64,
 }
 
 /// The body of a creation.
-pub fn create(body: &[u8]) -> Result<Limits, String> {
+pub fn create(body: &[u8]) -> Result<CreateRequest, String> {
     let body: CreateBody = json(body)?;
-    Ok(Limits {
+    let limits = Limits {
         minimum: body.min.map(|it| it.0),
         maximum: body.max.map(|it| it.0),
         initial: body.value.map_or(0, |it| it.0),
-    })
+    };
+    let wait_ms = wait_ms("wait_ms", body.wait_ms)?.unwrap_or(CREATE_WAIT_MS);
+    Ok(CreateRequest { limits, wait_ms })
 }
 
 /// The body of a reset: what to go on from.

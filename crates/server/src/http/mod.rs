@@ -3,7 +3,7 @@
 //! [`serve_http`] runs it; the routes stand in [`router`], each with its own small handler. The description for programs is
 //! `openapi.json` beside this file, served at `/v1/openapi.json`.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use axum::{
     Router,
@@ -11,13 +11,14 @@ use axum::{
     middleware::from_fn_with_state,
     routing::{get, post},
 };
-use quipu_engine::{Command, Refusal, Reply};
+use quipu_engine::{Command, Refusal, Reply, SiteId};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{auth::Users, metrics::Metrics};
 use problem::Problem;
 
 mod access;
+mod audit;
 mod counters;
 pub mod decode;
 mod limits;
@@ -31,6 +32,7 @@ mod stall;
 mod status;
 mod watching;
 
+pub use audit::Audit;
 pub use decode::ListRequest;
 pub use limits::HttpLimits;
 pub use quipu_engine::Listing;
@@ -48,6 +50,10 @@ pub trait Counters: Clone + Send + Sync + 'static {
     /// The changes of a counter from now on, coalesced; `None` where there is no such counter. A change is published no
     /// later than any reply that tells of it, and after it is durable.
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>>;
+    /// The books of this site.
+    fn audit(&self) -> impl Future<Output = Result<Audit, Refusal>> + Send;
+    /// How long ago another site was heard from; `None`: not since the start, or it is this one.
+    fn last_heard(&self, site: SiteId) -> Option<Duration>;
     /// Can commands be run? If not, why not.
     fn ready(&self) -> Result<(), String>;
 }
@@ -78,6 +84,7 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/counters/{key}/info", get(counters::info::<C>))
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
+        .route("/v1/audit", get(audit::audit::<C>))
         .route("/metrics", get(status::metrics::<C>))
         .route_layer(from_fn_with_state(app.clone(), access::check::<C>));
     let open = Router::new()

@@ -4,7 +4,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use quipu_engine::Refusal;
+use quipu_engine::{Refusal, SiteId};
 use serde_json::{Map, Value, json};
 
 use super::decode::Numbers;
@@ -67,27 +67,48 @@ impl Problem {
             }
         };
         match *refusal {
-            Refusal::OutOfBounds { amount, limit, value, available, .. } => problem.with_members([
-                ("amount", show(amount.into())),
-                ("limit", show(limit.into())),
-                ("value", show(value.into())),
-                ("available", show(available.into())),
-            ]),
+            Refusal::OutOfBounds { amount, limit, value, available, ref elsewhere } => {
+                problem.with_members([
+                    ("amount", show(amount.into())),
+                    ("limit", show(limit.into())),
+                    ("value", show(value.into())),
+                    ("available", show(available.into())),
+                    (
+                        "elsewhere",
+                        elsewhere.iter().map(|(site, rights)| rights_at(*site, *rights, numbers)).collect(),
+                    ),
+                ])
+            }
             Refusal::OtherAmount { first, now } => {
                 problem.with_members([("first", show(first.into())), ("now", show(now.into()))])
             }
             Refusal::TooOld { age_ms, window_ms } => {
                 problem.with_members([("age_ms", show(age_ms.into())), ("window_ms", show(window_ms.into()))])
             }
+            Refusal::Reserved { by } => {
+                problem.with_members([("by", json!(by.to_string()))]).with_header("retry-after", "1")
+            }
+            Refusal::Unsettled { ref waiting_for, .. } => {
+                let sites: Vec<_> = waiting_for.iter().map(SiteId::to_string).collect();
+                problem.with_members([("waiting_for", json!(sites))]).with_header("retry-after", "1")
+            }
             Refusal::NotStored(_)
             | Refusal::InDoubt(_)
-            | Refusal::Reserved { .. }
-            | Refusal::Unsettled { .. }
             | Refusal::JoinedLately { .. }
             | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
         }
     }
+}
+
+/// What another site may count. Rights beyond 64 bits are more than anybody can ask for.
+fn rights_at(site: SiteId, rights: u128, numbers: Numbers) -> Value {
+    let rights = u64::try_from(rights).unwrap_or(u64::MAX);
+    let rights = match numbers {
+        Numbers::Number => json!(rights),
+        Numbers::Text => json!(rights.to_string()),
+    };
+    json!({ "site": site.to_string(), "rights": rights })
 }
 
 /// 409: it may go through once something has changed. 410: what was known is gone. 422: understood, and not possible.
@@ -111,8 +132,9 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
             (StatusCode::UNPROCESSABLE_ENTITY, "from-the-future", "The operation's id is from the future")
         }
         Refusal::Exists => (StatusCode::CONFLICT, "exists", "The counter exists"),
+        // Whoever creates is told so by another answer; see `counters::create`.
         Refusal::Creating { .. } => {
-            (StatusCode::ACCEPTED, "creating", "Not all sites have the definition yet")
+            (StatusCode::CONFLICT, "creating", "Not all sites have the definition yet")
         }
         Refusal::Reserved { .. } => (StatusCode::CONFLICT, "reserved", "The counter is being created"),
         Refusal::UsedBefore => (StatusCode::CONFLICT, "used-before", "The key was counted on without bounds"),

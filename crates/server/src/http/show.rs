@@ -1,14 +1,17 @@
 //! Answers as JSON.
 
+use std::time::Duration;
+
 use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use quipu_engine::{Added, BoundedView, Inspection, Outcome, SiteView};
+use quipu_engine::{Added, BoundedView, Inspection, Outcome, Refusal, SiteId, SiteView};
 use serde::{Serialize, Serializer};
 
 use super::decode::Numbers;
+use crate::rights::{Rights, provisional};
 
 /// A body in JSON. Numbers of 128 bits are written out, which a tree of JSON values could not hold.
 pub(super) struct Json<T>(pub(super) T);
@@ -34,7 +37,7 @@ impl Numbers {
         Number { value: value.into(), numbers: self }
     }
 
-    fn show_rights(self, rights: u128) -> Number {
+    pub(super) fn show_rights(self, rights: u128) -> Number {
         self.show(i128::try_from(rights).unwrap_or(i128::MAX))
     }
 }
@@ -85,12 +88,37 @@ pub(super) struct AddedBody {
     key: KeyText,
     value: Number,
     applied: Number,
+    site: String,
 }
 
 impl AddedBody {
     /// A repeated operation has the very body of the first answer; only a header tells.
     pub(super) fn of(key: &[u8], added: Added, numbers: Numbers) -> Self {
-        Self { key: KeyText::of(key), value: numbers.show(added.value), applied: numbers.show(added.applied) }
+        Self {
+            key: KeyText::of(key),
+            value: numbers.show(added.value),
+            applied: numbers.show(added.applied),
+            site: added.site.to_string(),
+        }
+    }
+}
+
+/// A counter that is being made.
+#[derive(Debug, Serialize)]
+pub(super) struct CreatingBody {
+    #[serde(flatten)]
+    key: KeyText,
+    missing: Vec<String>,
+    detail: String,
+}
+
+impl CreatingBody {
+    pub(super) fn of(key: &[u8], refusal: &Refusal) -> Self {
+        let missing = match refusal {
+            Refusal::Creating { missing } => missing.iter().map(SiteId::to_string).collect(),
+            _ => Vec::new(),
+        };
+        Self { key: KeyText::of(key), missing, detail: refusal.to_string() }
     }
 }
 
@@ -146,6 +174,8 @@ pub(super) struct InfoBody {
     #[serde(flatten)]
     key: KeyText,
     value: Number,
+    /// How much of the value may be taken back.
+    provisional: Number,
     bounds: Option<BoundsBody>,
     sites: Vec<SiteBody>,
     version: Number,
@@ -164,17 +194,30 @@ struct SiteBody {
     site: String,
     added: Number,
     subtracted: Number,
+    provisional_added: Number,
+    provisional_subtracted: Number,
     rights_to_add: Option<Number>,
+    rights_to_add_waiting: Option<Number>,
     rights_to_subtract: Option<Number>,
+    rights_to_subtract_waiting: Option<Number>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    heard_ms_ago: Option<Number>,
 }
 
 impl InfoBody {
-    pub(super) fn of(key: &[u8], inspection: &Inspection, numbers: Numbers) -> Self {
+    pub(super) fn of(
+        key: &[u8],
+        inspection: &Inspection,
+        numbers: Numbers,
+        heard: impl Fn(SiteId) -> Option<Duration>,
+    ) -> Self {
+        let show = |site: &SiteView| SiteBody::of(site, numbers, heard(site.site));
         Self {
             key: KeyText::of(key),
             value: numbers.show(inspection.value),
+            provisional: numbers.show(provisional(&inspection.sites)),
             bounds: inspection.bounded.map(|bounds| BoundsBody::of(bounds, numbers)),
-            sites: inspection.sites.iter().map(|site| SiteBody::of(*site, numbers)).collect(),
+            sites: inspection.sites.iter().map(show).collect(),
             version: numbers.show(inspection.version),
         }
     }
@@ -192,13 +235,22 @@ impl BoundsBody {
 }
 
 impl SiteBody {
-    fn of(site: SiteView, numbers: Numbers) -> Self {
+    fn of(site: &SiteView, numbers: Numbers, heard: Option<Duration>) -> Self {
+        let (add, subtract) = (Rights::to_add(site), Rights::to_subtract(site));
+        let usable = |rights: Option<Rights>| rights.map(|rights| numbers.show_rights(rights.usable));
+        let waiting = |rights: Option<Rights>| rights.map(|rights| numbers.show_rights(rights.waiting));
         Self {
             site: site.site.to_string(),
             added: numbers.show(site.added),
             subtracted: numbers.show(site.subtracted),
-            rights_to_add: site.rights_to_add.map(|it| numbers.show_rights(it)),
-            rights_to_subtract: site.rights_to_subtract.map(|it| numbers.show_rights(it)),
+            provisional_added: numbers.show(site.provisional.added),
+            provisional_subtracted: numbers.show(site.provisional.subtracted),
+            rights_to_add: usable(add),
+            rights_to_add_waiting: waiting(add),
+            rights_to_subtract: usable(subtract),
+            rights_to_subtract_waiting: waiting(subtract),
+            heard_ms_ago: heard
+                .map(|heard| numbers.show(i64::try_from(heard.as_millis()).unwrap_or(i64::MAX))),
         }
     }
 }

@@ -193,7 +193,7 @@ impl Board {
         read(&self.peers).clone()
     }
 
-    fn peer(&self, number: u16) -> Option<Arc<Peer>> {
+    pub(crate) fn peer(&self, number: u16) -> Option<Arc<Peer>> {
         read(&self.peers).get(&number).cloned()
     }
 

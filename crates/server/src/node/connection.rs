@@ -7,7 +7,7 @@ use std::{
 
 use mio::net::TcpStream;
 
-use super::waiting::Queue;
+use super::{acks::Writes, waiting::Queue};
 use crate::resp::{Parser, Session};
 
 /// A client that does not read its answers is not read from any more when so much waits for it.
@@ -28,6 +28,7 @@ pub(super) struct Connection {
     pub(super) out: Vec<u8>,
     sent: usize,
     pub(super) queue: Queue,
+    pub(super) writes: Writes,
     pub(super) state: State,
     /// In the list of those that may have something to read.
     pub(super) is_listed: bool,
@@ -73,6 +74,7 @@ impl Connection {
             out: Vec::new(),
             sent: 0,
             queue: Queue::default(),
+            writes: Writes::default(),
             state: State::Open,
             is_listed: false,
             has_news: false,
@@ -89,7 +91,7 @@ impl Connection {
         self.state == State::Open
             && self.out.len() - self.sent < UNSENT_BYTES_MAX
             && self.queue.len() < WAITING_MAX
-            && !self.queue.has_job()
+            && !self.queue.is_held_up()
     }
 
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> Received {

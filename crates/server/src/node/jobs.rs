@@ -8,7 +8,12 @@ use std::{
 use quipu_engine::{Listing, Refusal};
 use quipu_storage::ShardId;
 
-use super::{Node, mail::ListShard};
+use super::{
+    Node,
+    acks::Written,
+    mail::ListShard,
+    wait::{Wait, Waited},
+};
 use crate::{
     http::Counters,
     resp::{Protocol, Reply, Request, glob},
@@ -19,13 +24,22 @@ const PAGE: usize = 1000;
 /// So many unfinished scans are remembered; beyond, the oldest is forgotten.
 const CURSORS_MAX: usize = 65_536;
 
-/// Something that clients ask of all shards.
+/// Something that clients ask of several shards.
 #[derive(Debug)]
 pub(super) enum Job {
     Scan { cursor: u64, pattern: Option<Vec<u8>>, count: usize, wants_strings: bool },
     Keys { pattern: Vec<u8> },
     Count,
     Clear,
+    Wait(Wait),
+}
+
+/// The answer to a job.
+#[derive(Debug, Default)]
+pub(super) struct Rendered {
+    pub(super) bytes: Vec<u8>,
+    /// What has become known of what the connection has written.
+    pub(super) written: Vec<Written>,
 }
 
 impl Job {
@@ -45,8 +59,8 @@ impl Job {
     }
 
     /// Does it, and writes the reply.
-    pub(super) async fn run(self, node: &Node, protocol: Protocol) -> Vec<u8> {
-        let mut out = Vec::new();
+    pub(super) async fn run(self, node: &Node, protocol: Protocol) -> Rendered {
+        let (mut out, mut learned) = (Vec::new(), Vec::new());
         let done = match self {
             Self::Scan { cursor, pattern, count, wants_strings } => {
                 node.scan(cursor, pattern.as_deref(), count).await.map(|(next, keys)| {
@@ -76,11 +90,17 @@ impl Job {
                 )),
                 Err(error) => Err(error),
             },
+            Self::Wait(wait) => {
+                let Waited { sites, written } = wait.run(node).await;
+                Reply::new(&mut out, protocol).integer(i64::try_from(sites).unwrap_or(i64::MAX));
+                learned = written;
+                Ok(())
+            }
         };
         if let Err(error) = done {
             Reply::new(&mut out, protocol).error(&error);
         }
-        out
+        Rendered { bytes: out, written: learned }
     }
 }
 

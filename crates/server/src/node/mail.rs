@@ -12,11 +12,15 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, SiteId, Ticket};
+use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
 
-use super::links::{LinkMail, Positions};
+use super::{
+    acks::AskAcks,
+    jobs::Rendered,
+    links::{LinkMail, Positions},
+};
 
 /// What a worker is asked or told.
 #[derive(Debug)]
@@ -27,8 +31,8 @@ pub(super) enum Mail {
     Commands { from: usize, commands: Vec<(Ticket, OwnedCommand)> },
     /// Answers to commands that this worker has sent on.
     Answers(Vec<(Ticket, Reply)>),
-    /// An answer that was made elsewhere, as bytes.
-    Rendered { ticket: Ticket, bytes: Vec<u8> },
+    /// An answer that was made elsewhere.
+    Rendered { ticket: Ticket, rendered: Rendered },
     /// A command of a front end.
     Call { command: OwnedCommand, answer: oneshot::Sender<Reply> },
     /// A page of a shard's counters.
@@ -43,6 +47,10 @@ pub(super) enum Mail {
     Link(LinkMail),
     /// How much of a site's stream is in each shard of this worker.
     Positions { of: SiteId, answer: oneshot::Sender<Positions> },
+    /// What other sites have of what was written.
+    Acks(AskAcks),
+    /// The books.
+    Audit { answer: oneshot::Sender<Vec<ShardAudit>> },
     /// Finish what is begun, and end.
     Stop,
 }

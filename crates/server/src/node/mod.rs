@@ -1,6 +1,7 @@
 //! The node: workers that own shards and clients, a thread for the front ends that are not theirs, and the storage
 //! under all of them.
 
+mod acks;
 mod answer;
 mod connection;
 mod facts;
@@ -10,8 +11,10 @@ mod identity;
 mod jobs;
 mod links;
 mod mail;
+mod peers;
 mod requests;
 mod slab;
+mod wait;
 mod waiting;
 mod worker;
 
@@ -28,7 +31,7 @@ use std::{
 use mio::{Poll, Waker};
 use quipu_engine::{
     Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
-    Window, WindowMode,
+    SiteId, Window, WindowMode,
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -39,14 +42,14 @@ use tokio::sync::{oneshot, watch};
 use self::{
     facts::{Client, Note},
     identity::Folder,
-    jobs::{Cursors, Job},
+    jobs::{Cursors, Job, Rendered},
     mail::{Cleared, ListShard, Mail, Mailbox},
     worker::Worker,
 };
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
-    http::{Counters, HttpLimits, ListRequest, serve_http_within},
+    http::{Audit, Counters, HttpLimits, ListRequest, serve_http_within},
     links::Board,
     metrics::Metrics,
     random::random,
@@ -164,7 +167,7 @@ impl Shared {
         self: &Arc<Self>,
         job: Job,
         protocol: Protocol,
-        done: impl FnOnce(Vec<u8>) + Send + 'static,
+        done: impl FnOnce(Rendered) + Send + 'static,
     ) {
         let node = Node { shared: Arc::clone(self) };
         self.runtime.spawn(async move { done(job.run(&node, protocol).await) });
@@ -240,6 +243,19 @@ impl Counters for Node {
         counters.truncate(limit);
         let next = if more { counters.last().map(|(key, _)| key.clone()) } else { None };
         Ok(Listing { counters, next })
+    }
+
+    async fn audit(&self) -> Result<Audit, Refusal> {
+        let mut shards = Vec::new();
+        for worker in 0..self.shared.workers() {
+            shards.extend(self.ask(worker, |answer| Mail::Audit { answer }).await?);
+        }
+        shards.sort_unstable_by_key(|audit| audit.shard);
+        Ok(Audit { site: self.shared.site(), members: self.shared.members(), shards })
+    }
+
+    fn last_heard(&self, site: SiteId) -> Option<Duration> {
+        self.shared.last_heard(site)
     }
 
     async fn size(&self) -> u64 {
@@ -374,7 +390,7 @@ impl Server {
     ) -> Result<(), ServeError> {
         let shared = &self.node.shared;
         let settings = Settings {
-            site: shared.board.identity().site,
+            site: shared.site(),
             window: window(config),
             memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
                 / usize::from(shared.shards.count()),

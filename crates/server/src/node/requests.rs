@@ -1,16 +1,29 @@
 //! What requests of the Redis protocol become: commands on keys, or jobs over all shards.
 
+use std::time::Duration;
+
 use quipu_engine::{Action, Add, Beyond, Command, Limits};
 
 use crate::CREATE_WAIT_MS;
 
 use super::{
+    acks::Writes,
     answer::Form,
     jobs::Job,
+    wait::{Patience, Wait},
     waiting::{Address, Part, Queue, Rest, Shape},
     worker::Worker,
 };
 use crate::resp::{Excess, Protocol, Queued, Reply, Request};
+
+/// How a command has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Manner {
+    /// By itself: it may wait for other sites.
+    Alone,
+    /// With others: what waited would leave them.
+    InTransaction,
+}
 
 /// A client's requests on their way to the shards.
 pub(super) struct Submit<'w> {
@@ -18,6 +31,7 @@ pub(super) struct Submit<'w> {
     /// The client.
     pub(super) index: usize,
     pub(super) queue: &'w mut Queue,
+    pub(super) writes: &'w mut Writes,
     pub(super) protocol: Protocol,
 }
 
@@ -29,7 +43,11 @@ impl Submit<'_> {
             Shape { form, parts: 1 } if form != Form::GetAll => self.queue.expect_one(form, self.protocol),
             shape => self.queue.expect_many(vec![shape], false, self.protocol),
         };
-        self.submit(sequence, 0, request);
+        let waits = request.waits_by().is_some() || matches!(request, Request::Create { wait_ms: None, .. });
+        if waits {
+            self.queue.hold_for(sequence);
+        }
+        self.submit(sequence, 0, request, Manner::Alone);
     }
 
     /// All requests of a transaction: into one batch, so that those on one shard are stored together or not at all.
@@ -53,7 +71,9 @@ impl Submit<'_> {
             let part = rest.part;
             rest.part += shape_of(&queued).parts;
             match queued {
-                Queued::Run(request) => self.submit(rest.sequence, part, request.get()),
+                Queued::Run(request) => {
+                    self.submit(rest.sequence, part, request.get(), Manner::InTransaction);
+                }
                 Queued::Reply(bytes) => self.queue.deliver(rest.sequence, part, Part::Bytes(bytes)),
             }
             if self.queue.has_job() {
@@ -62,22 +82,28 @@ impl Submit<'_> {
         }
     }
 
-    fn submit(&mut self, sequence: u32, first: usize, request: Request<'_>) {
+    fn submit(&mut self, sequence: u32, first: usize, request: Request<'_>, manner: Manner) {
         let index = self.index;
         let ticket = |part: usize| Address::Connection { index, sequence, part: first + part }.ticket();
         let mut run = |part: usize, key: &[u8], action: Action<'_>| {
-            self.worker.submit(ticket(part), Command { key, action });
+            let is_write =
+                matches!(action, Action::Add { .. } | Action::Reset { .. } | Action::Create { .. });
+            let shard = self.worker.submit(ticket(part), Command { key, action });
+            if is_write {
+                self.writes.note(shard);
+            }
         };
         match request {
-            Request::Add { key, amount, operation } => {
-                run(0, key, Action::Add { add: Add::of(amount), operation });
+            Request::Add { key, amount, remote_ms, operation } => {
+                let add = Add { remote_ms, ..Add::of(amount) };
+                run(0, key, Action::Add { add, operation });
             }
-            Request::AddWithin { key, amount, lower, upper, excess, operation } => {
+            Request::AddWithin { key, amount, lower, upper, excess, remote_ms, operation } => {
                 let beyond = match excess {
                     Excess::Skip => Beyond::Skip,
                     Excess::Saturate => Beyond::Saturate,
                 };
-                let add = Add { amount, lower, upper, beyond, remote_ms: 0 };
+                let add = Add { amount, lower, upper, beyond, remote_ms };
                 run(0, key, Action::Add { add, operation });
             }
             Request::Get { key } | Request::Type { key } => run(0, key, Action::Get),
@@ -89,15 +115,30 @@ impl Submit<'_> {
                 keys.iter().enumerate().for_each(|(part, key)| run(part, key, reset));
             }
             Request::Set { key, value } => run(0, key, Action::Reset { to: Some(value) }),
-            Request::Create { key, minimum, maximum, value } => {
+            Request::Create { key, minimum, maximum, value, wait_ms } => {
                 let limits = Limits { minimum, maximum, initial: value };
-                run(0, key, Action::Create { limits, wait_ms: CREATE_WAIT_MS });
+                let wait_ms = wait_ms.unwrap_or(match manner {
+                    Manner::Alone => CREATE_WAIT_MS,
+                    Manner::InTransaction => 0,
+                });
+                run(0, key, Action::Create { limits, wait_ms });
             }
             Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
             Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
             Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => {
                 self.queue.begin_job();
                 self.worker.start_later(Job::of(&request), ticket(0), self.protocol);
+            }
+            Request::Wait { sites, timeout_ms } => {
+                self.queue.begin_job();
+                let patience = match (manner, timeout_ms) {
+                    (Manner::InTransaction, _) => Patience::None,
+                    (Manner::Alone, 0) => Patience::Endless,
+                    (Manner::Alone, timeout_ms) => Patience::For(Duration::from_millis(timeout_ms)),
+                };
+                let gone = self.queue.begin_wait();
+                let wait = Wait { sites, patience, written: self.writes.all(), gone };
+                self.worker.start_later(Job::Wait(wait), ticket(0), self.protocol);
             }
         }
     }
@@ -124,6 +165,10 @@ fn shape(request: &Request<'_>) -> Shape {
         Request::GetAll { keys } => Shape { form: Form::GetAll, parts: keys.len() },
         Request::Exists { keys } => Shape { form: Form::Exists, parts: keys.len() },
         Request::Delete { keys } => Shape { form: Form::Delete, parts: keys.len() },
-        Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => one(Form::Bytes),
+        Request::Scan { .. }
+        | Request::Keys { .. }
+        | Request::Count
+        | Request::Flush
+        | Request::Wait { .. } => one(Form::Bytes),
     }
 }

@@ -3,8 +3,9 @@
 use std::{collections::VecDeque, vec};
 
 use quipu_engine::{Reply as Answer, Ticket};
+use tokio::sync::oneshot;
 
-use super::answer::{Form, write_answer};
+use super::answer::{Form, Heard, write_answer};
 use crate::{
     metrics::CommandName,
     resp::{Protocol, Queued, Reply},
@@ -107,10 +108,10 @@ impl Waiting {
         }
     }
 
-    fn write(self, out: &mut Vec<u8>) {
+    fn write(self, out: &mut Vec<u8>, heard: Heard<'_>) {
         match self {
             Self::Ready(bytes) => out.extend_from_slice(&bytes),
-            Self::One { form, protocol, part } => write_part(form, &[part], protocol, out),
+            Self::One { form, protocol, part } => write_part(form, &[part], protocol, out, heard),
             Self::Many { shapes, is_transaction, protocol, parts, .. } => {
                 if is_transaction {
                     Reply::new(out, protocol).array(shapes.len());
@@ -118,7 +119,7 @@ impl Waiting {
                 let mut rest = &parts[..];
                 for shape in shapes {
                     let (mine, others) = rest.split_at(shape.parts);
-                    write_part(shape.form, mine, protocol, out);
+                    write_part(shape.form, mine, protocol, out, heard);
                     rest = others;
                 }
             }
@@ -126,7 +127,7 @@ impl Waiting {
     }
 }
 
-fn write_part(form: Form, parts: &[Part], protocol: Protocol, out: &mut Vec<u8>) {
+fn write_part(form: Form, parts: &[Part], protocol: Protocol, out: &mut Vec<u8>, heard: Heard<'_>) {
     if let [Part::Bytes(bytes)] = parts {
         return out.extend_from_slice(bytes);
     }
@@ -134,7 +135,7 @@ fn write_part(form: Form, parts: &[Part], protocol: Protocol, out: &mut Vec<u8>)
         Part::Answer(answer) => Some(answer),
         Part::Missing | Part::Bytes(_) => None,
     });
-    write_answer(form, answers, protocol, out);
+    write_answer(form, answers, protocol, out, heard);
 }
 
 /// The answers that one connection waits for.
@@ -145,6 +146,10 @@ pub(super) struct Queue {
     first: u32,
     /// A job over all shards is under way: what was asked after it has to wait, or would be seen by it.
     has_job: bool,
+    /// This command may wait for other sites: what was asked after it has to wait too, or would be done before it.
+    held_by: Option<u32>,
+    /// Dropped, it ends a `WAIT`.
+    patience: Option<oneshot::Sender<()>>,
     /// The rest of the transaction that the job is in.
     rest: Option<Rest>,
 }
@@ -172,6 +177,28 @@ impl Queue {
         self.has_job
     }
 
+    /// May nothing else of the client be done now?
+    pub(super) fn is_held_up(&self) -> bool {
+        self.has_job || self.held_by.is_some()
+    }
+
+    /// Commands wait until this one is answered.
+    pub(super) fn hold_for(&mut self, sequence: u32) {
+        self.held_by = Some(sequence);
+    }
+
+    /// A `WAIT` begins. It ends when the other end of this learns that nobody waits for it any more.
+    pub(super) fn begin_wait(&mut self) -> oneshot::Receiver<()> {
+        let (patience, gone) = oneshot::channel();
+        self.patience = Some(patience);
+        gone
+    }
+
+    /// The client has gone: it waits for nothing.
+    pub(super) fn end_wait(&mut self) {
+        self.patience = None;
+    }
+
     /// From now on commands wait.
     pub(super) fn begin_job(&mut self) {
         self.has_job = true;
@@ -185,6 +212,7 @@ impl Queue {
     /// The job is done. Returns what it has held up.
     pub(super) fn end_job(&mut self) -> Option<Rest> {
         self.has_job = false;
+        self.patience = None;
         self.rest.take()
     }
 
@@ -229,14 +257,17 @@ impl Queue {
             }
             Some(Waiting::Ready(_)) | None => {}
         }
+        if self.held_by == Some(sequence) {
+            self.held_by = None;
+        }
     }
 
     /// Writes what is complete, up to the first that is not.
-    pub(super) fn write_ready(&mut self, out: &mut Vec<u8>) {
+    pub(super) fn write_ready(&mut self, out: &mut Vec<u8>, heard: Heard<'_>) {
         while self.waiting.front().is_some_and(Waiting::is_complete) {
             if let Some(waiting) = self.waiting.pop_front() {
                 self.first = self.first.wrapping_add(1);
-                waiting.write(out);
+                waiting.write(out, heard);
             }
         }
     }
@@ -269,14 +300,38 @@ mod tests {
         queue.push_ready(b"+PONG\r\n".to_vec());
         let third = queue.expect_many(vec![Shape { form: Form::GetAll, parts: 2 }], false, Protocol::Resp2);
         queue.deliver(third, 1, Part::Answer(Answer::Value(Some(2))));
-        queue.write_ready(&mut out);
+        queue.write_ready(&mut out, &|_| None);
         assert_eq!(out, b"");
         queue.deliver(first, 0, Part::Answer(Answer::Value(Some(7))));
-        queue.write_ready(&mut out);
+        queue.write_ready(&mut out, &|_| None);
         assert_eq!(out, b"$1\r\n7\r\n+PONG\r\n");
         queue.deliver(third, 0, Part::Answer(Answer::Value(None)));
-        queue.write_ready(&mut out);
+        queue.write_ready(&mut out, &|_| None);
         assert_eq!(out, b"$1\r\n7\r\n+PONG\r\n*2\r\n$-1\r\n$1\r\n2\r\n");
         assert!(queue.is_empty());
+    }
+
+    #[test]
+    fn what_may_wait_holds_up_the_rest_until_its_answer_has_come() {
+        let mut queue = Queue::default();
+        let first = queue.expect_one(Form::Get, Protocol::Resp2);
+        let second = queue.expect_one(Form::Add, Protocol::Resp2);
+        queue.hold_for(second);
+        queue.deliver(first, 0, Part::Answer(Answer::Value(Some(7))));
+        assert!(queue.is_held_up(), "that was the answer to another one");
+        let mut out = Vec::new();
+        queue.write_ready(&mut out, &|_| None);
+        assert_eq!(out, b"$1\r\n7\r\n");
+        queue.deliver(second, 0, Part::Answer(Answer::Value(None)));
+        assert!(!queue.is_held_up());
+    }
+
+    #[test]
+    fn a_wait_learns_that_its_client_has_gone() {
+        let mut queue = Queue::default();
+        let mut gone = queue.begin_wait();
+        assert_eq!(gone.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        queue.end_wait();
+        assert_eq!(gone.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     }
 }

@@ -16,13 +16,17 @@ use quipu_engine::{
     Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
     Ticket,
 };
-use quipu_storage::embedded::{EmbeddedLog, FjallTable, Folder};
+use quipu_storage::{
+    ShardId,
+    embedded::{EmbeddedLog, FjallTable, Folder},
+};
 use tokio::sync::watch;
 
 use super::{
     Shared,
+    acks::{Asked, LOOK_EVERY, Written},
     connection::{Connection, Received, State},
-    jobs::Job,
+    jobs::{Job, Rendered},
     mail::{Cleared, Clearing, ListShard, Mail, Return},
     requests::Submit,
     slab::Slab,
@@ -70,6 +74,8 @@ pub(super) struct Worker {
     guests: Slab<Return>,
     /// To be started when the commands before them have been sent on.
     jobs: Vec<(Job, Ticket, Protocol)>,
+    /// What clients want to know of other sites.
+    acks: Asked,
     /// To be done when nothing is uncommitted.
     after_commit: Vec<Mail>,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
@@ -116,6 +122,7 @@ impl Worker {
             answers: (0..workers).map(|_| Vec::new()).collect(),
             guests: Slab::new(),
             jobs: Vec::new(),
+            acks: Asked::default(),
             after_commit: Vec::new(),
             watches: BTreeMap::new(),
             released: Released::default(),
@@ -173,7 +180,8 @@ impl Worker {
     }
 
     fn idle(&self) -> Duration {
-        let wait = self.shared.flush_every.map_or(IDLE, |every| every.min(IDLE));
+        let idle = if self.acks.is_late() { LOOK_EVERY } else { IDLE };
+        let wait = self.shared.flush_every.map_or(idle, |every| every.min(idle));
         self.peers_can_wait().map_or(wait, |peers| peers.min(wait))
     }
 
@@ -184,6 +192,9 @@ impl Worker {
             Token(index) => {
                 let Some(connection) = self.connections.get_mut(index) else { return };
                 connection.has_ended |= event.is_read_closed();
+                if connection.has_ended {
+                    connection.queue.end_wait();
+                }
                 let may_write = event.is_writable() || event.is_error();
                 if may_write && !connection.out.is_empty() {
                     connection.tell(index, &mut self.news);
@@ -238,9 +249,9 @@ impl Worker {
                     self.deliver(ticket, Part::Answer(answer));
                 }
             }
-            Mail::Rendered { ticket, bytes } => {
+            Mail::Rendered { ticket, rendered: Rendered { bytes, written } } => {
                 self.deliver(ticket, Part::Bytes(bytes));
-                self.end_job(ticket);
+                self.end_job(ticket, &written);
             }
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));
@@ -248,7 +259,12 @@ impl Worker {
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
             Mail::Link(mail) => self.open_link_mail(mail),
-            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } | Mail::Positions { .. } => {
+            Mail::List { .. }
+            | Mail::Count { .. }
+            | Mail::Watch { .. }
+            | Mail::Positions { .. }
+            | Mail::Acks(_)
+            | Mail::Audit { .. } => {
                 self.after_commit.push(mail);
             }
             Mail::Stop => {}
@@ -334,6 +350,9 @@ impl Worker {
             received @ (Received::Some(bytes) | Received::All(bytes)) => {
                 connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
                 self.take_bytes(index, connection, &buffer[..bytes]);
+                if connection.has_ended {
+                    connection.queue.end_wait();
+                }
                 if connection.has_ended || matches!(received, Received::Some(_)) {
                     connection.list(index, &mut self.readable);
                 }
@@ -373,7 +392,7 @@ impl Worker {
                 // The rest when answers have been sent.
                 break;
             }
-            let Connection { parser, session, out, queue, .. } = connection;
+            let Connection { parser, session, out, queue, writes, .. } = connection;
             match parser.parse(&bytes[taken..], session.peer()) {
                 Ok(Parsed::Command { arguments, consumed }) => {
                     taken += consumed;
@@ -385,9 +404,11 @@ impl Worker {
                     match step {
                         Step::Replied => self.shared.identify(session),
                         Step::ReplyThenClose => connection.state = State::Closing,
-                        Step::Run(request) => Submit { worker: self, index, queue, protocol }.one(request),
+                        Step::Run(request) => {
+                            Submit { worker: self, index, queue, writes, protocol }.one(request);
+                        }
                         Step::RunAll(requests) => {
-                            Submit { worker: self, index, queue, protocol }.transaction(requests);
+                            Submit { worker: self, index, queue, writes, protocol }.transaction(requests);
                         }
                     }
                     if !behind.is_empty() {
@@ -408,20 +429,21 @@ impl Worker {
         taken
     }
 
-    /// Sends a command to the worker that has its shard.
-    pub(super) fn submit(&mut self, ticket: Ticket, command: Command<'_>) {
+    /// Sends a command to the worker that has its shard, and says which shard that is.
+    pub(super) fn submit(&mut self, ticket: Ticket, command: Command<'_>) -> ShardId {
         let shard = self.shared.shards.of(command.key);
         let owner = self.shared.owner(shard);
         if owner == self.index {
             let ticket = named(ticket, CommandName::of(&command.action));
             if let Some(refusal) = self.shared.forbids(&command.action) {
                 self.released.replies.push((ticket, Answer::Refused(refusal)));
-                return;
+                return shard;
             }
             self.host.submit(shard, ticket, command, self.moment);
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
         }
+        shard
     }
 
     /// Starts a job when the commands before it have been sent on.
@@ -430,12 +452,14 @@ impl Worker {
     }
 
     /// A job is done: what the client has asked after it may begin.
-    fn end_job(&mut self, ticket: Ticket) {
+    fn end_job(&mut self, ticket: Ticket, written: &[Written]) {
         let Address::Connection { index, .. } = Address::of(ticket) else { return };
         let Some(mut connection) = self.connections.lend(index) else { return };
+        connection.writes.learn(written);
         if let Some(rest) = connection.queue.end_job() {
-            let (queue, protocol) = (&mut connection.queue, rest.protocol);
-            Submit { worker: self, index, queue, protocol }.go_on(rest);
+            let Connection { queue, writes, .. } = &mut *connection;
+            let protocol = rest.protocol;
+            Submit { worker: self, index, queue, writes, protocol }.go_on(rest);
         }
         self.connections.give_back(index, connection);
     }
@@ -497,6 +521,7 @@ impl Worker {
         for letter in mem::take(&mut self.after_commit) {
             self.answer_late(letter);
         }
+        self.acks.look(&self.host, self.now);
         for to in 0..self.outgoing.len() {
             if !self.outgoing[to].is_empty() {
                 let commands = mem::take(&mut self.outgoing[to]);
@@ -509,7 +534,7 @@ impl Worker {
         }
         for (job, ticket, protocol) in self.jobs.drain(..) {
             let (shared, worker) = (Arc::clone(&self.shared), self.index);
-            let done = move |bytes| shared.post(worker, Mail::Rendered { ticket, bytes });
+            let done = move |rendered| shared.post(worker, Mail::Rendered { ticket, rendered });
             self.shared.start_job(job, protocol, done);
         }
         for index in mem::take(&mut self.news) {
@@ -520,7 +545,8 @@ impl Worker {
     fn send(&mut self, index: usize) {
         let Some(connection) = self.connections.get_mut(index) else { return };
         connection.has_news = false;
-        connection.queue.write_ready(&mut connection.out);
+        let shared = &self.shared;
+        connection.queue.write_ready(&mut connection.out, &|site| shared.last_heard(site));
         connection.send();
         if connection.is_over() {
             let id = connection.id;
@@ -545,6 +571,8 @@ impl Worker {
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
+            Mail::Audit { answer } => drop(answer.send(self.host.audit())),
+            Mail::Acks(ask) => self.acks.push(ask, &self.host),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 if let Ok(value) = self.host.watch(shard, &key)

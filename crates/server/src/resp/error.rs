@@ -7,6 +7,7 @@ use super::{
     ARGUMENTS_MAX, CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_MAX, EXEC_REPLY_BYTES_MAX, KEY_BYTES_MAX,
     OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX,
 };
+use crate::SITES_WAIT_MS_MAX;
 
 /// At most this many bytes of a name or of arguments are repeated.
 const ECHO_BYTES_MAX: usize = 128;
@@ -114,6 +115,26 @@ pub enum RequestError {
     /// The negated amount does not fit.
     #[error("ERR decrement would overflow")]
     DecrementOverflow,
+    /// `WAIT` with a time that is no number.
+    #[error("ERR timeout is not an integer or out of range")]
+    TimeoutNotAnInteger,
+    /// `WAIT` with a time before now.
+    #[error("ERR timeout is negative")]
+    NegativeTimeout,
+    /// A time to wait for other sites that is too long.
+    #[error("ERR {option} takes 0 to {SITES_WAIT_MS_MAX} milliseconds, not {given}; nothing was done")]
+    WaitTime {
+        /// The option.
+        option: &'static str,
+        /// What was given.
+        given: i64,
+    },
+    /// An option by which a command waits for other sites, after `MULTI`.
+    #[error(
+        "ERR {0} waits for other sites, and a transaction does not wait; EXEC will discard this one. Leave {0} out, or \
+         send the command alone"
+    )]
+    WaitsInsideMulti(&'static str),
     /// A cursor that `SCAN` never gave.
     #[error("ERR invalid cursor")]
     InvalidCursor,

@@ -14,6 +14,8 @@ pub enum Request<'a> {
         key: &'a [u8],
         /// Added; subtracted if negative.
         amount: i64,
+        /// How long to wait for rights of other sites, in milliseconds.
+        remote_ms: u64,
         /// By which a retry is recognised.
         operation: Option<OperationId<'a>>,
     },
@@ -29,6 +31,8 @@ pub enum Request<'a> {
         upper: Option<i64>,
         /// What to do if it would.
         excess: Excess,
+        /// How long to wait for rights of other sites, in milliseconds.
+        remote_ms: u64,
         /// By which a retry is recognised.
         operation: Option<OperationId<'a>>,
     },
@@ -94,6 +98,8 @@ pub enum Request<'a> {
         maximum: Option<i64>,
         /// The value to begin with, within both.
         value: i64,
+        /// How long to wait until all sites have it, in milliseconds, if that was said.
+        wait_ms: Option<u64>,
     },
     /// `COUNTER.INFO`. Reply: all that is known about it.
     Inspect {
@@ -112,6 +118,26 @@ pub enum Request<'a> {
         /// The operation.
         operation: OperationId<'a>,
     },
+    /// `WAIT`. Reply: how many other sites have what the connection has written.
+    Wait {
+        /// So many are enough.
+        sites: u64,
+        /// How long to wait for them, in milliseconds; 0: for ever.
+        timeout_ms: u64,
+    },
+}
+
+impl Request<'_> {
+    /// The option by which it was told to wait for other sites, if it was.
+    pub(crate) fn waits_by(&self) -> Option<&'static str> {
+        match *self {
+            Self::Add { remote_ms, .. } | Self::AddWithin { remote_ms, .. } if remote_ms > 0 => {
+                Some("REMOTE")
+            }
+            Self::Create { wait_ms: Some(wait_ms), .. } if wait_ms > 0 => Some("WAIT"),
+            _ => None,
+        }
+    }
 }
 
 /// What to do with an amount that would cross a bound.

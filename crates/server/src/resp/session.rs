@@ -174,6 +174,12 @@ impl Session {
 
     #[cold]
     fn queue<'a>(&mut self, spec: &'static Spec, arguments: Arguments<'_>, out: &mut Vec<u8>) -> Step<'a> {
+        // All of it goes into one batch: what waits would leave it. Other mistakes are told by EXEC, as in Redis.
+        if let Handler::Keyed(grammar) = spec.handler
+            && let Some(option) = grammar(arguments).ok().and_then(|request| request.waits_by())
+        {
+            return self.refuse(arguments, &RequestError::WaitsInsideMulti(option), out);
+        }
         match self.transaction.get_or_insert_default().push(spec, arguments) {
             Ok(()) => {
                 Reply::new(out, self.protocol()).simple("QUEUED");

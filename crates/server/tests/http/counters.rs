@@ -9,7 +9,7 @@ fn adding_makes_a_counter_and_reading_shows_it() {
     let server = Server::start();
     server.ask("GET", "/v1/counters/hits").problem(404, "no-such-counter");
     let added = server.send("POST", "/v1/counters/hits/add", r#"{"amount": 5}"#).ok();
-    assert_eq!(added, json!({"key": "hits", "value": 5, "applied": 5}));
+    assert_eq!(added, json!({"key": "hits", "value": 5, "applied": 5, "site": "1"}));
     server.send("POST", "/v1/counters/hits/add", r#"{"amount": "-2"}"#).ok();
     assert_eq!(server.ask("GET", "/v1/counters/hits").ok(), json!({"key": "hits", "value": 3}));
 }
@@ -26,7 +26,7 @@ fn large_values_are_strings_on_request() {
     let list = server.ask("GET", "/v1/counters?values=string").ok();
     assert_eq!((&list["counters"][0]["value"], &list["total"]), (&json!(most), &json!("1")));
     let zero = server.send("POST", "/v1/counters/big/add?values=string", r#"{"amount": 0}"#).ok();
-    assert_eq!(zero, json!({"key": "big", "value": most, "applied": "0"}));
+    assert_eq!(zero, json!({"key": "big", "value": most, "applied": "0", "site": "1"}));
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn keys_are_any_bytes() {
         ("q%3Fr%23s", "key", "q?r#s"),
     ] {
         let added = server.send("POST", &format!("/v1/counters/{path}/add"), r#"{"amount": 1}"#).ok();
-        assert_eq!(added, json!({name: shown, "value": 1, "applied": 1}), "{path}");
+        assert_eq!(added, json!({name: shown, "value": 1, "applied": 1, "site": "1"}), "{path}");
         assert_eq!(server.ask("GET", &format!("/v1/counters/{path}")).ok(), json!({name: shown, "value": 1}));
     }
 }
@@ -100,7 +100,7 @@ fn outcomes_can_be_asked_for() {
     server.add("hits", r#"{"amount": 5}"#, "id/1").ok();
     let path = |id: &str| format!("/v1/counters/hits/operations/http/{id}");
     let counted = server.ask("GET", &path("id%2F1")).ok();
-    assert_eq!(counted, json!({"outcome": "counted", "value": 5, "applied": 5}));
+    assert_eq!(counted, json!({"outcome": "counted", "value": 5, "applied": 5, "site": "1"}));
     assert_eq!(server.ask("GET", &path("id-2")).ok(), json!({"outcome": "unknown"}));
     assert_eq!(server.ask("GET", &path("id-too-old")).ok(), json!({"outcome": "too_old"}));
 }
@@ -122,8 +122,7 @@ fn bounded_counters_keep_their_bounds() {
     assert_eq!(add(r#"{"amount": -5, "beyond": "saturate"}"#).ok()["applied"], -4);
     let info = server.ask("GET", "/v1/counters/st%20ock/info").ok();
     assert_eq!(info["bounds"], json!({"min": 0, "max": 10, "initial": 4, "creator": "1"}));
-    let site =
-        json!({"site": "1", "added": 0, "subtracted": 4, "rights_to_add": 10, "rights_to_subtract": 0});
+    let site = json!({"site": "1", "added": 0, "subtracted": 4, "provisional_added": 0, "provisional_subtracted": 0, "rights_to_add": 10, "rights_to_add_waiting": 0, "rights_to_subtract": 0, "rights_to_subtract_waiting": 0});
     assert_eq!(info["sites"], json!([site]));
 
     server.send("PUT", "/v1/counters/st%20ock", r#"{"min": 0}"#).problem(409, "exists");

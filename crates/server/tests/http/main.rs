@@ -5,5 +5,6 @@ mod counters;
 mod errors;
 mod limits;
 mod memory;
+mod sites;
 mod status;
 mod watching;

@@ -4,17 +4,21 @@
 
 use quipu_engine::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, OperationId,
-    Outcome, Refusal, Reply, SiteId, SiteView,
+    Outcome, Refusal, Reply, ShardAudit, SiteAudit, SiteId, SiteView,
 };
-use quipu_server::http::{Counters, ListRequest, Listing};
+use quipu_server::http::{Audit, Counters, ListRequest, Listing};
 use std::{
     collections::{BTreeMap, HashMap},
     future::Future,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 use tokio::sync::{Semaphore, watch};
 
 type Key = Vec<u8>;
+
+/// Another site, which does nothing by itself: see [`refusal`] and [`State::inspect`].
+pub(crate) const SECOND: SiteId = SiteId { number: 2, incarnation: 0 };
 
 #[derive(PartialEq, Eq, Hash)]
 struct Name {
@@ -45,6 +49,8 @@ struct State {
     watches: HashMap<Key, watch::Sender<Option<i64>>>,
     version: u64,
     unready: Option<String>,
+    /// For how long the last command would have waited for other sites.
+    wait_ms: u64,
 }
 
 #[derive(Clone)]
@@ -63,6 +69,10 @@ impl Default for Memory {
 impl Memory {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no test panics here")
+    }
+
+    pub(crate) fn wait_ms(&self) -> u64 {
+        self.state().wait_ms
     }
 
     pub(crate) fn set_unready(&self, why: Option<&str>) {
@@ -99,6 +109,15 @@ impl Counters for Memory {
         state.watches.entry(key.to_vec()).or_insert_with(|| watch::Sender::new(now)).subscribe()
     }
 
+    fn audit(&self) -> impl Future<Output = Result<Audit, Refusal>> + Send {
+        let audit = self.state().audit();
+        async move { Ok(audit) }
+    }
+
+    fn last_heard(&self, site: SiteId) -> Option<Duration> {
+        (site == SECOND).then_some(Duration::from_millis(1_500))
+    }
+
     fn ready(&self) -> Result<(), String> {
         self.state().unready.clone().map_or(Ok(()), Err)
     }
@@ -119,6 +138,13 @@ fn refusal(command: &Command<'_>) -> Option<Refusal> {
         }
     }
     match command.key {
+        b"sites:creating" if matches!(command.action, Action::Create { .. }) => {
+            Some(Refusal::Creating { missing: vec![SECOND] })
+        }
+        b"sites:reserved" => Some(Refusal::Reserved { by: SECOND }),
+        b"sites:unsettled" => Some(Refusal::Unsettled { max: 1_000, waiting_for: vec![SECOND] }),
+        b"sites:joining" => Some(Refusal::Joining),
+        b"sites:used-before" => Some(Refusal::UsedBefore),
         b"fail:not-stored" => Some(Refusal::NotStored("the disk is full".to_owned())),
         b"fail:in-doubt" => Some(Refusal::InDoubt("the disk did not answer".to_owned())),
         _ => None,
@@ -127,6 +153,11 @@ fn refusal(command: &Command<'_>) -> Option<Refusal> {
 
 impl State {
     fn run(&mut self, command: Command<'_>) -> Reply {
+        self.wait_ms = match command.action {
+            Action::Add { add, .. } => add.remote_ms,
+            Action::Create { wait_ms, .. } => wait_ms,
+            _ => 0,
+        };
         if let Some(refusal) = refusal(&command) {
             return Reply::Refused(refusal);
         }
@@ -159,7 +190,7 @@ impl State {
             };
         }
         let counter = self.counters.get(key).cloned().unwrap_or_default();
-        let applied = fitting(&counter, add)?;
+        let applied = fitting(&counter, add).map_err(|refusal| say_where(key, refusal))?;
         let value = counter.value.checked_add(applied).ok_or(Refusal::Overflow)?;
         let part = if applied < 0 { counter.subtracted } else { counter.added };
         let part = part.checked_add(applied.unsigned_abs()).ok_or(Refusal::Overflow)?;
@@ -211,32 +242,60 @@ impl State {
             initial: limits.initial,
             creator: SiteId::FIRST,
         };
+        let own = SiteView {
+            provisional: Default::default(),
+            site: SiteId::FIRST,
+            added: counter.added,
+            subtracted: counter.subtracted,
+            rights_to_add: bounds.and_then(|it| it.maximum).map(|maximum| distance(counter.value, maximum)),
+            rights_to_subtract: bounds
+                .and_then(|it| it.minimum)
+                .map(|minimum| distance(minimum, counter.value)),
+        };
+        let mut sites = vec![own];
+        if key.starts_with(b"sites:") {
+            sites.push(elsewhere());
+        }
         Some(Box::new(Inspection {
             value: counter.value,
             bounded: bounds.map(view),
-            sites: vec![SiteView {
-                provisional: quipu_engine::Pn::default(),
-                site: SiteId::FIRST,
-                added: counter.added,
-                subtracted: counter.subtracted,
-                rights_to_add: bounds
-                    .and_then(|it| it.maximum)
-                    .map(|maximum| distance(counter.value, maximum)),
-                rights_to_subtract: bounds
-                    .and_then(|it| it.minimum)
-                    .map(|minimum| distance(minimum, counter.value)),
-            }],
+            sites,
             version: self.version,
         }))
     }
 
     fn outcome(&self, key: &[u8], operation: OperationId<'_>) -> Outcome {
-        if operation.id == b"id-too-old" {
-            return Outcome::TooOld;
+        let second = Added { value: 7, applied: 2, repeated: false, site: SECOND };
+        match operation.id {
+            b"id-too-old" => return Outcome::TooOld,
+            b"id-provisional" => return Outcome::Provisional(second),
+            b"id-cancelled" => return Outcome::Cancelled { counted_at: SECOND },
+            _ => {}
         }
         self.operations
             .get(&Name::of(key, operation))
             .map_or(Outcome::Unknown, |(_, added)| Outcome::Counted(*added))
+    }
+
+    /// All in one shard, beside an empty one; the second site has counted a little, and one of its ids is open.
+    fn audit(&self) -> Audit {
+        let empty = |shard| ShardAudit {
+            shard,
+            issued: Default::default(),
+            set: Default::default(),
+            cancelled: Default::default(),
+            sites: [SiteId::FIRST, SECOND]
+                .map(|site| SiteAudit { site, counted: Default::default(), position: 0, settled: 0, open: 0 })
+                .into(),
+        };
+        let mut shard = empty(0);
+        for counter in self.counters.values() {
+            shard.issued.added = shard.issued.added.wrapping_add(counter.added);
+            shard.issued.subtracted = shard.issued.subtracted.wrapping_add(counter.subtracted);
+        }
+        (shard.sites[0].counted, shard.sites[0].position) = (shard.issued, self.version);
+        (shard.sites[1].counted.added, shard.sites[1].position, shard.sites[1].open) = (2, 1, 1);
+        Audit { site: SiteId::FIRST, members: vec![SiteId::FIRST, SECOND], shards: vec![shard, empty(1)] }
     }
 
     fn list(&self, request: &ListRequest) -> Listing {
@@ -249,6 +308,30 @@ impl State {
         let counters: Vec<_> = found.by_ref().take(request.limit).collect();
         let next = found.next().and(counters.last()).map(|(key, _)| key.clone());
         Listing { counters, next }
+    }
+}
+
+/// What the second site has to do with a counter.
+fn elsewhere() -> SiteView {
+    let mut view = SiteView {
+        site: SECOND,
+        added: 9,
+        subtracted: 2,
+        rights_to_add: None,
+        rights_to_subtract: Some(7),
+        provisional: Default::default(),
+    };
+    view.provisional.added = 4;
+    view
+}
+
+/// The second site has rights of counters that begin with `sites:`.
+fn say_where(key: &[u8], refusal: Refusal) -> Refusal {
+    match refusal {
+        Refusal::OutOfBounds { amount, limit, value, available, .. } if key.starts_with(b"sites:") => {
+            Refusal::OutOfBounds { amount, limit, value, available, elsewhere: vec![(SECOND, 30)] }
+        }
+        other => other,
     }
 }
 

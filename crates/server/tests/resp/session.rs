@@ -35,14 +35,17 @@ fn refuses(line: &str) -> String {
 fn adds_with_and_without_an_id() {
     let key = b"k".as_slice();
     let operation = Some(OperationId { producer: b"p", id: b"7" });
-    reads("INCR k", Request::Add { key, amount: 1, operation: None });
-    reads("decr k", Request::Add { key, amount: -1, operation: None });
-    reads("INCRBY k -5", Request::Add { key, amount: -5, operation: None });
-    reads("DECRBY k 9223372036854775807", Request::Add { key, amount: -i64::MAX, operation: None });
-    reads("INCR k IDMP p 7", Request::Add { key, amount: 1, operation });
-    reads("DECR k idmp p 7", Request::Add { key, amount: -1, operation });
-    reads("INCRBY k 5 IDMP p 7", Request::Add { key, amount: 5, operation });
-    reads("DECRBY k 5 IDMP p 7", Request::Add { key, amount: -5, operation });
+    reads("INCR k", Request::Add { key, amount: 1, remote_ms: 0, operation: None });
+    reads("decr k", Request::Add { key, amount: -1, remote_ms: 0, operation: None });
+    reads("INCRBY k -5", Request::Add { key, amount: -5, remote_ms: 0, operation: None });
+    reads(
+        "DECRBY k 9223372036854775807",
+        Request::Add { key, amount: -i64::MAX, remote_ms: 0, operation: None },
+    );
+    reads("INCR k IDMP p 7", Request::Add { key, amount: 1, remote_ms: 0, operation });
+    reads("DECR k idmp p 7", Request::Add { key, amount: -1, remote_ms: 0, operation });
+    reads("INCRBY k 5 IDMP p 7", Request::Add { key, amount: 5, remote_ms: 0, operation });
+    reads("DECRBY k 5 IDMP p 7", Request::Add { key, amount: -5, remote_ms: 0, operation });
     assert_eq!(refuses("INCRBY k 5 IDMP p"), "-ERR wrong number of arguments for 'incrby' command\r\n");
     assert_eq!(refuses("INCRBY k IDMP p 7"), "-ERR wrong number of arguments for 'incrby' command\r\n");
     assert_eq!(refuses("INCRBY k x IDMP p 7"), "-ERR value is not an integer or out of range\r\n");
@@ -51,11 +54,26 @@ fn adds_with_and_without_an_id() {
 #[test]
 fn increx_has_options_in_any_order() {
     let (key, operation) = (b"k".as_slice(), None);
-    let plain =
-        Request::AddWithin { key, amount: 1, lower: None, upper: None, excess: Excess::Skip, operation };
+    let plain = Request::AddWithin {
+        key,
+        amount: 1,
+        lower: None,
+        upper: None,
+        excess: Excess::Skip,
+        remote_ms: 0,
+        operation,
+    };
     reads("INCREX k", plain);
     let (lower, upper, operation) = (Some(-1), Some(10), Some(OperationId { producer: b"p", id: b"7" }));
-    let full = Request::AddWithin { key, amount: 5, lower, upper, excess: Excess::Saturate, operation };
+    let full = Request::AddWithin {
+        key,
+        amount: 5,
+        lower,
+        upper,
+        excess: Excess::Saturate,
+        remote_ms: 0,
+        operation,
+    };
     reads("INCREX k BYINT 5 LBOUND -1 UBOUND 10 SATURATE IDMP p 7", full);
     reads("increx k saturate ubound 10 lbound -1 byint 5 idmp p 7", full);
     for wrong in [
@@ -79,11 +97,75 @@ fn increx_has_options_in_any_order() {
 }
 
 #[test]
+fn adds_may_wait_for_other_sites() {
+    let key = b"k".as_slice();
+    let operation = Some(OperationId { producer: b"p", id: b"7" });
+    reads("DECRBY k 5 REMOTE 200", Request::Add { key, amount: -5, remote_ms: 200, operation: None });
+    reads("INCR k remote 60000 idmp p 7", Request::Add { key, amount: 1, remote_ms: 60_000, operation });
+    reads("DECR k REMOTE 0", Request::Add { key, amount: -1, remote_ms: 0, operation: None });
+    let (lower, upper, excess) = (None, None, Excess::Saturate);
+    let within = Request::AddWithin { key, amount: -5, lower, upper, excess, remote_ms: 30, operation };
+    reads("INCREX k BYINT -5 REMOTE 30 SATURATE IDMP p 7", within);
+    let wrong_number = "-ERR wrong number of arguments for 'decrby' command\r\n";
+    for wrong in [
+        "DECRBY k 5 REMOTE",
+        "DECRBY k 5 REMOTE 1 IDMP p",
+        "DECRBY k 5 REMOTE 1 REMOTE 1",
+        "DECRBY k 5 IDMP p 7 REMOTE 1",
+    ] {
+        assert_eq!(refuses(wrong), wrong_number, "{wrong}");
+    }
+    for wrong in ["INCREX k REMOTE", "INCREX k REMOTE 1 REMOTE 1", "INCREX k IDMP p 7 REMOTE 1"] {
+        assert_eq!(refuses(wrong), "-ERR syntax error\r\n", "{wrong}");
+    }
+    assert_eq!(refuses("INCR k REMOTE soon"), "-ERR value is not an integer or out of range\r\n");
+    for (wrong, given) in [("INCR k REMOTE 60001", "60001"), ("INCREX k REMOTE -1", "-1")] {
+        let text = format!("-ERR REMOTE takes 0 to 60000 milliseconds, not {given}; nothing was done\r\n");
+        assert_eq!(refuses(wrong), text);
+    }
+}
+
+#[test]
+fn creations_and_connections_wait_for_other_sites() {
+    let key = b"k".as_slice();
+    let create = Request::Create { key, minimum: Some(0), maximum: None, value: 0, wait_ms: Some(500) };
+    reads("COUNTER.CREATE k MIN 0 WAIT 500", create);
+    assert!(
+        refuses("COUNTER.CREATE k MIN 0 WAIT 60001").starts_with("-ERR WAIT takes 0 to 60000 milliseconds")
+    );
+    assert_eq!(refuses("COUNTER.CREATE k WAIT"), "-ERR syntax error\r\n");
+    assert_eq!(refuses("COUNTER.CREATE k WAIT 1 WAIT 1"), "-ERR syntax error\r\n");
+    reads("WAIT 2 1000", Request::Wait { sites: 2, timeout_ms: 1_000 });
+    reads("wait -1 0", Request::Wait { sites: 0, timeout_ms: 0 });
+    assert_eq!(refuses("WAIT x 0"), "-ERR value is not an integer or out of range\r\n");
+    assert_eq!(refuses("WAIT 1 1.5"), "-ERR timeout is not an integer or out of range\r\n");
+    assert_eq!(refuses("WAIT 1 -1"), "-ERR timeout is negative\r\n");
+    assert_eq!(refuses("WAIT 1"), "-ERR wrong number of arguments for 'wait' command\r\n");
+}
+
+#[test]
+fn a_transaction_does_not_wait_for_other_sites() {
+    let mut conversation = Conversation::new(None);
+    let refused = |text: String, option: &str| {
+        assert!(text.contains(&format!("-ERR {option} waits for other sites")), "{text}");
+        assert!(text.ends_with("-EXECABORT Transaction discarded because of previous errors.\r\n"), "{text}");
+    };
+    refused(conversation.say(&["MULTI", "INCR k REMOTE 5", "INCR k", "EXEC"]), "REMOTE");
+    refused(conversation.say(&["MULTI", "INCREX k REMOTE 5", "EXEC"]), "REMOTE");
+    refused(conversation.say(&["MULTI", "COUNTER.CREATE k MIN 0 WAIT 5", "EXEC"]), "WAIT");
+    let text = conversation.say(&["MULTI", "INCR k REMOTE 0", "WAIT 1 0", "EXEC"]);
+    assert!(text.starts_with("+OK\r\n+QUEUED\r\n+QUEUED\r\n*2\r\n:1\r\n"), "{text}");
+}
+
+#[test]
 fn counters_are_created_within_their_bounds() {
     let key = b"k".as_slice();
-    reads("COUNTER.CREATE k", Request::Create { key, minimum: None, maximum: None, value: 0 });
+    reads("COUNTER.CREATE k", Request::Create { key, minimum: None, maximum: None, value: 0, wait_ms: None });
     let (minimum, maximum) = (Some(1), Some(9));
-    reads("counter.create k max 9 min 1 value 5", Request::Create { key, minimum, maximum, value: 5 });
+    reads(
+        "counter.create k max 9 min 1 value 5",
+        Request::Create { key, minimum, maximum, value: 5, wait_ms: None },
+    );
     assert!(refuses("COUNTER.CREATE k MIN 1").starts_with("-ERR 0 does not lie from 1 to"));
     assert!(refuses("COUNTER.CREATE k MAX 9 VALUE 10").contains("Correct VALUE, MIN and MAX"));
     assert!(refuses("COUNTER.CREATE k MIN 9 MAX 1 VALUE 5").contains("5 does not lie from 9 to 1"));
@@ -287,7 +369,7 @@ fn a_transaction_comes_out_in_order() {
     else {
         panic!("{all:?}")
     };
-    assert_eq!(first.get(), Request::Add { key: b"a", amount: 1, operation: None });
+    assert_eq!(first.get(), Request::Add { key: b"a", amount: 1, remote_ms: 0, operation: None });
     assert_eq!(
         (&second[..], &third[..]),
         (&b"+PONG\r\n"[..], &b"-ERR value is not an integer or out of range\r\n"[..])
@@ -354,10 +436,10 @@ proptest! {
     fn amounts_get_through(amount: i64) {
         let text = amount.to_string();
         with_request(&[b"INCRBY", b"k", text.as_bytes()], |request| {
-            assert_eq!(request, Ok(Request::Add { key: b"k", amount, operation: None }));
+            assert_eq!(request, Ok(Request::Add { key: b"k", amount, remote_ms: 0, operation: None }));
         });
         with_request(&[b"DECRBY", b"k", text.as_bytes()], |request| match amount.checked_neg() {
-            Some(amount) => assert_eq!(request, Ok(Request::Add { key: b"k", amount, operation: None })),
+            Some(amount) => assert_eq!(request, Ok(Request::Add { key: b"k", amount, remote_ms: 0, operation: None })),
             None => assert_eq!(request, Err("-ERR decrement would overflow\r\n".to_owned())),
         });
         with_request(&[b"SET", b"k", text.as_bytes()], |request| {

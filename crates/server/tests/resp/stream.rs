@@ -169,6 +169,8 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
             "MATCH",
             "TYPE",
             "IDMP",
+            "REMOTE",
+            "WAIT",
             "BYINT",
             "LBOUND",
             "UBOUND",

@@ -5,6 +5,7 @@ use super::{
     server::{Ask, Server, Trouble, member, parse, path},
 };
 use crate::failure::Failure;
+use quipu_server::SITES_WAIT_MS_MAX;
 use serde_json::{Map, Value, json};
 use std::{ffi::OsString, time::Duration};
 use ureq::http::Method;
@@ -20,6 +21,7 @@ Examples:
   quipu add stock -5 --min 0            five less, but not below 0
   quipu add stock -5 --beyond saturate  as many of five as the limits allow
   quipu add orders 1 --id order-4711    counted once, however often this is run within the server's window
+  quipu add stock -5 --remote 200       waits up to 200 ms for rights that other sites have
 
 Each add is sent with an id, so that it is counted once even if the connection breaks and it is sent again.";
 
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// What to do if it would, or if the counter's own limits are in the way
     #[arg(long, value_enum, default_value_t = Beyond::Refuse)]
     beyond: Beyond,
+    /// Wait so many milliseconds for rights of other sites, if a counter with limits has too few here
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=SITES_WAIT_MS_MAX))]
+    remote: u64,
     #[command(flatten)]
     server: Server,
 }
@@ -72,6 +77,9 @@ impl Args {
             Beyond::Saturate => "saturate",
         };
         body.insert("beyond".to_owned(), json!(beyond));
+        if self.remote > 0 {
+            body.insert("remote_ms".to_owned(), json!(self.remote));
+        }
         Value::Object(body)
     }
 }
@@ -101,7 +109,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn send(args: &Args, id: &str) -> Result<String, Failure> {
     let body = args.body();
     let path = format!("{}/add?{}", path(&args.key), args.server.values());
-    let ask = Ask { method: Method::POST, path, body: Some(&body), id: Some(id) };
+    let sites_time = Duration::from_millis(args.remote);
+    let ask = Ask { method: Method::POST, path, body: Some(&body), id: Some(id), sites_time };
     let mut wait = WAIT_FIRST;
     let mut sent_before = false;
     for attempt in 1.. {

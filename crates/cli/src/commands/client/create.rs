@@ -5,16 +5,19 @@ use super::{
     server::{Ask, Server, member, parse, path},
 };
 use crate::failure::Failure;
+use quipu_server::SITES_WAIT_MS_MAX;
 use serde_json::json;
-use std::ffi::OsString;
+use std::{ffi::OsString, time::Duration};
 use ureq::http::Method;
 
 const EXAMPLES: &str = "\
 Examples:
   quipu create stock --min 0 --value 100    never below 0
   quipu create seats --min 0 --max 200      never above 200 either
+  quipu create stock --min 0 --wait 10000   waits up to ten seconds for the other sites
 
-Counters without limits need no creation: the first add makes them.";
+Counters without limits need no creation: the first add makes them. A counter with limits takes effect when all sites
+have its definition; if some have not answered in time it does so by itself later, and the exit code is 1.";
 
 /// Create a counter that never crosses a minimum or a maximum
 #[derive(clap::Args)]
@@ -32,16 +35,32 @@ pub(crate) struct Args {
     /// The value to begin with
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     value: i64,
+    /// Wait so many milliseconds until all sites have it
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(..=SITES_WAIT_MS_MAX))]
+    wait: Option<u64>,
     #[command(flatten)]
     server: Server,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let body = json!({ "min": args.min, "max": args.max, "value": args.value });
+    let mut body = json!({ "min": args.min, "max": args.max, "value": args.value });
+    if let Some(wait_ms) = args.wait {
+        body["wait_ms"] = json!(wait_ms);
+    }
     let path = format!("{}?{}", path(&args.key), args.server.values());
-    let text = args.server.ask(&Ask { method: Method::PUT, path, body: Some(&body), id: None })?;
+    let sites_time = Duration::from_millis(args.wait.unwrap_or(0));
+    let ask = Ask { method: Method::PUT, path, body: Some(&body), id: None, sites_time };
+    let text = args.server.ask(&ask)?;
+    let answer = parse(&text)?;
+    if args.server.json {
+        say(&text)?;
+    }
+    // Not all sites have it yet.
+    if answer.get("missing").is_some() {
+        return Err(Failure::failed(member(&answer, "detail")?));
+    }
     match args.server.json {
-        true => say(text),
-        false => say(member(&parse(&text)?, "value")?),
+        true => Ok(()),
+        false => say(member(&answer, "value")?),
     }
 }

@@ -11,7 +11,7 @@ use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
-  quipu info stock         its limits, and what each site has counted and may still count
+  quipu info stock         its limits, what each site has counted and may still count, and what may be taken back
   quipu info stock --json  the same for programs";
 
 /// Print everything that is known about a counter
@@ -32,6 +32,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let info = parse(&text)?;
     say(format_args!("key      {}", shown_argument(&args.key)))?;
     say(format_args!("value    {}", member(&info, "value")?))?;
+    if member(&info, "provisional")? != "0" {
+        say(format_args!(
+            "of that  {} may be taken back: a retry may have counted at two sites",
+            member(&info, "provisional")?
+        ))?;
+    }
     say(format_args!("version  {}", member(&info, "version")?))?;
     let bounds = &info["bounds"];
     if !bounds.is_null() {
@@ -57,6 +63,12 @@ fn site_line(site: &Value) -> Result<String, Failure> {
         if let Some(rights) = site[name].as_str() {
             line += &format!("; may {verb} {rights}");
         }
+        if let Some(waiting) = site[format!("{name}_waiting")].as_str().filter(|waiting| *waiting != "0") {
+            line += &format!(" (and {waiting} once an id is settled)");
+        }
+    }
+    if let Some(heard) = site["heard_ms_ago"].as_str() {
+        line += &format!("; heard from {heard} ms ago");
     }
     Ok(line)
 }

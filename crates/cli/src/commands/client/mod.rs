@@ -1,6 +1,7 @@
 //! Commands that ask a running server, over HTTP.
 
 pub(crate) mod add;
+pub(crate) mod audit;
 pub(crate) mod create;
 pub(crate) mod get;
 pub(crate) mod info;

@@ -18,15 +18,22 @@ pub(super) struct Server {
     /// The server
     #[arg(long, env = "QUIPU_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7380")]
     server: String,
+    #[command(flatten)]
+    login: Login,
+    /// Print the server's answers as JSON, one in each line
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+// As whom. Not a doc comment: clap would show it instead of those of the commands.
+#[derive(Clone, clap::Args)]
+pub(super) struct Login {
     /// The user, if the server has users
     #[arg(long, env = "QUIPU_USER", value_name = "NAME", default_value = "default")]
     user: String,
     /// The user's password. Better in the environment: other users of the machine see flags
     #[arg(long, env = "QUIPU_PASSWORD", value_name = "PASSWORD", hide_env_values = true)]
     password: Option<String>,
-    /// Print the server's answers as JSON, one in each line
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// Why there is no good answer.
@@ -60,24 +67,31 @@ impl From<Trouble> for Failure {
 /// A request to the server.
 pub(super) struct Ask<'a> {
     pub(super) method: http::Method,
-    /// With what follows it, behind `/v1/counters`.
+    /// With what follows it, behind `/v1`.
     pub(super) path: String,
     pub(super) body: Option<&'a Value>,
     pub(super) id: Option<&'a str>,
+    /// How long the server may wait for other sites before it answers.
+    pub(super) sites_time: Duration,
 }
 
 impl Ask<'_> {
     pub(super) fn get(path: String) -> Self {
-        Self { method: http::Method::GET, path, body: None, id: None }
+        Self { method: http::Method::GET, path, body: None, id: None, sites_time: Duration::ZERO }
     }
 }
 
-/// What follows `/v1/counters` for a key.
+/// What follows `/v1` for a key.
 pub(super) fn path(key: &OsStr) -> String {
-    format!("/{}", percent_encode(key.as_encoded_bytes(), NON_ALPHANUMERIC))
+    format!("/counters/{}", percent_encode(key.as_encoded_bytes(), NON_ALPHANUMERIC))
 }
 
 impl Server {
+    /// The server at this address, for programs.
+    pub(super) fn at(server: &str, login: &Login) -> Self {
+        Self { server: server.to_owned(), login: login.clone(), json: true }
+    }
+
     /// Numbers are taken as text, which is exact however large they are; for JSON as the server writes them.
     pub(super) fn values(&self) -> &'static str {
         if self.json { "values=number" } else { "values=string" }
@@ -85,7 +99,7 @@ impl Server {
 
     /// Asks, and gives the answer as text.
     pub(super) fn ask(&self, ask: &Ask<'_>) -> Result<String, Trouble> {
-        let mut response = self.send(ask, Some(ANSWER_TIME_MAX))?;
+        let mut response = self.send(ask, Some(ANSWER_TIME_MAX + ask.sites_time))?;
         let text = response.body_mut().read_to_string().map_err(|error| self.trouble(&error))?;
         self.accept(&response, &text)?;
         Ok(text)
@@ -110,10 +124,10 @@ impl Server {
             .timeout_global(time_max)
             .build()
             .into();
-        let url = format!("{}/v1/counters{}", self.checked_url()?, ask.path);
+        let url = format!("{}/v1{}", self.checked_url()?, ask.path);
         let mut request = http::Request::builder().method(ask.method.clone()).uri(url);
-        if let Some(password) = &self.password {
-            let credentials = STANDARD.encode(format!("{}:{password}", self.user));
+        if let Some(password) = &self.login.password {
+            let credentials = STANDARD.encode(format!("{}:{password}", self.login.user));
             request = request.header("authorization", format!("Basic {credentials}"));
         }
         if let Some(id) = ask.id {

@@ -121,10 +121,12 @@ fn bodies_are_read_whole() {
     );
     assert_eq!(add(br#"{"amount":1,"beyond":"skip","lower":null}"#).expect("good").beyond, Beyond::Skip);
     assert_eq!(
-        create(br#"{"min":0,"max":10,"value":4}"#),
-        Ok(Limits { minimum: Some(0), maximum: Some(10), initial: 4 })
+        create(br#"{"min":0,"max":10,"value":4,"wait_ms":"70"}"#),
+        Ok(CreateRequest { limits: Limits { minimum: Some(0), maximum: Some(10), initial: 4 }, wait_ms: 70 })
     );
-    assert_eq!(create(b"{}"), Ok(Limits { minimum: None, maximum: None, initial: 0 }));
+    let limits = Limits { minimum: None, maximum: None, initial: 0 };
+    assert_eq!(create(b"{}"), Ok(CreateRequest { limits, wait_ms: CREATE_WAIT_MS }));
+    assert_eq!(add(br#"{"amount":1,"remote_ms":60000}"#).map(|add| add.remote_ms), Ok(SITES_WAIT_MS_MAX));
     assert_eq!(reset(br#"{"to":7}"#), Ok(7));
 }
 
@@ -140,6 +142,8 @@ fn other_bodies_are_refused_in_words() {
         (r#"{"amount":1,"amount":2}"#, "duplicate field"),
         (r#"{"amount":1,"amout":2}"#, "unknown field `amout`"),
         (r#"{"amount":1,"beyond":"ignore"}"#, "refuse"),
+        (r#"{"amount":1,"remote_ms":60001}"#, "from 0 to 60000"),
+        (r#"{"amount":1,"remote_ms":-1}"#, "`remote_ms` is -1"),
         (r#"{"amount":1} x"#, "trailing"),
     ] {
         let problem = add(body.as_bytes()).expect_err(body);
@@ -148,6 +152,7 @@ fn other_bodies_are_refused_in_words() {
     let deep = format!("{{\"amount\":{}", "[".repeat(100_000));
     assert!(add(deep.as_bytes()).is_err());
     assert!(create(b"{\"min\":\xff}").is_err());
+    assert!(create(br#"{"wait_ms":60001}"#).is_err_and(|problem| problem.contains("`wait_ms` is 60001")));
 }
 
 proptest! {

@@ -260,7 +260,7 @@ impl Arity {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
         match self {
             Self::Exactly(count) => number(count),
-            Self::AtLeast(count) | Self::OrWithOperation(count) => -number(count),
+            Self::AtLeast(count) | Self::OrWithOptions(count) => -number(count),
         }
     }
 }

@@ -1,7 +1,11 @@
-//! `COUNTER.CREATE key [MIN n] [MAX n] [VALUE n]`, `COUNTER.INFO key`, `COUNTER.RIGHTS key`,
+//! `COUNTER.CREATE key [MIN n] [MAX n] [VALUE n] [WAIT ms]`, `COUNTER.INFO key`, `COUNTER.RIGHTS key`,
 //! `COUNTER.OUTCOME key producer id`: what counters have and Redis has not.
 
-use super::{Access, Arity, Gate, Group, Handler, KeyPositions, Spec, add::amount, increx::once};
+use super::{
+    Access, Arity, Gate, Group, Handler, KeyPositions, Spec,
+    add::{amount, wait_ms},
+    increx::once,
+};
 use crate::resp::{
     Arguments, Request, RequestError,
     request::{check_key, operation_id},
@@ -51,7 +55,7 @@ pub(super) static OUTCOME: Spec = own(
 
 fn create(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
     let key = check_key(arguments.get(1).unwrap_or_default())?;
-    let (mut minimum, mut maximum, mut value) = (None, None, None);
+    let (mut minimum, mut maximum, mut value, mut wait) = (None, None, None, None);
     let mut rest = arguments.skip(2);
     while let Some(option) = rest.get(0) {
         let number = || rest.get(1).ok_or(RequestError::Syntax).and_then(amount);
@@ -61,6 +65,8 @@ fn create(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
             once(&mut maximum, number()?)?
         } else if option.eq_ignore_ascii_case(b"VALUE") {
             once(&mut value, number()?)?
+        } else if option.eq_ignore_ascii_case(b"WAIT") {
+            once(&mut wait, wait_ms("WAIT", rest.get(1))?)?
         } else {
             return Err(RequestError::Syntax);
         };
@@ -71,7 +77,7 @@ fn create(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
     if value < lower || value > upper {
         return Err(RequestError::OutOfBounds { value, lower, upper, what: "VALUE, MIN and MAX" });
     }
-    Ok(Request::Create { key, minimum, maximum, value })
+    Ok(Request::Create { key, minimum, maximum, value, wait_ms: wait })
 }
 
 fn outcome(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {

@@ -1,9 +1,9 @@
-//! `INCREX key [BYINT n] [LBOUND l] [UBOUND u] [SATURATE] [IDMP producer id]`: adds unless the value would end outside
-//! of the bounds; then it adds nothing or, with `SATURATE`, as much as fits.
+//! `INCREX key [BYINT n] [LBOUND l] [UBOUND u] [SATURATE] [REMOTE ms] [IDMP producer id]`: adds unless the value would end
+//! outside of the bounds; then it adds nothing or, with `SATURATE`, as much as fits.
 
 use super::{
     Access, Arity, Gate, Group, Handler, KeyPositions, Spec,
-    add::{amount, names_an_operation, operation},
+    add::{amount, names_an_operation, names_remote, operation, wait_ms},
 };
 use crate::resp::{Arguments, Excess, Request, RequestError, request::check_key};
 
@@ -24,7 +24,8 @@ pub(super) static INCREX: Spec = Spec {
 
 fn increx(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
     let key = arguments.get(1).unwrap_or_default();
-    let (mut by, mut lower, mut upper, mut excess, mut operation_id) = (None, None, None, None, None);
+    let (mut by, mut lower, mut upper, mut excess) = (None, None, None, None);
+    let (mut remote_ms, mut operation_id) = (None, None);
     let mut rest = arguments.skip(2);
     while let Some(option) = rest.get(0) {
         let value = || rest.get(1).ok_or(RequestError::Syntax).and_then(amount);
@@ -37,6 +38,8 @@ fn increx(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
         } else if option.eq_ignore_ascii_case(b"SATURATE") {
             once(&mut excess, Excess::Saturate)?;
             1
+        } else if names_remote(option) {
+            once(&mut remote_ms, wait_ms("REMOTE", rest.get(1))?)?
         } else if names_an_operation(option) {
             operation_id = operation(rest)?;
             rest.len()
@@ -61,6 +64,7 @@ fn increx(arguments: Arguments<'_>) -> Result<Request<'_>, RequestError> {
         lower,
         upper,
         excess: excess.unwrap_or(Excess::Skip),
+        remote_ms: remote_ms.unwrap_or(0),
         operation: operation_id,
     })
 }

@@ -15,6 +15,7 @@ mod refused;
 mod remove;
 mod scan;
 mod set;
+mod wait;
 
 pub(crate) use refused::watch;
 
@@ -39,8 +40,8 @@ pub(crate) struct Spec {
 pub(crate) enum Arity {
     Exactly(usize),
     AtLeast(usize),
-    /// Exactly so many, or three more that name the operation: `IDMP producer id`.
-    OrWithOperation(usize),
+    /// Exactly so many, or the options of an add behind them: `[REMOTE ms] [IDMP producer id]`.
+    OrWithOptions(usize),
 }
 
 /// Who may use a command.
@@ -116,7 +117,7 @@ impl Call<'_> {
 }
 
 /// In the order in which they are listed.
-static COMMANDS: [&Spec; 39] = [
+static COMMANDS: [&Spec; 40] = [
     &hello::AUTH,
     &client::CLIENT,
     &command::COMMAND,
@@ -155,6 +156,7 @@ static COMMANDS: [&Spec; 39] = [
     &read::TYPE,
     &remove::UNLINK,
     &connection::UNWATCH,
+    &wait::WAIT,
     &connection::WATCH,
 ];
 
@@ -229,10 +231,9 @@ impl Arity {
         match self {
             Self::Exactly(count) => arguments.len() == count,
             Self::AtLeast(count) => arguments.len() >= count,
-            Self::OrWithOperation(count) => {
+            Self::OrWithOptions(count) => {
                 arguments.len() == count
-                    || (arguments.len() == count + add::OPERATION_ARGUMENTS
-                        && arguments.get(count).is_some_and(add::names_an_operation))
+                    || (arguments.len() > count && add::are_options(arguments.skip(count)))
             }
         }
     }

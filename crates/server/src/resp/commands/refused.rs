@@ -92,7 +92,7 @@ static FAMILIES: [Family; 21] = [
         instead: "use COUNTER.INFO key for all that is known about a counter, and SCAN for the keys",
     },
     Family {
-        names: "bgrewriteaof bgsave lastsave save wait",
+        names: "bgrewriteaof bgsave lastsave save",
         instead: "the server stores what it counts by itself, as its durability setting says",
     },
     Family {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
     use crate::resp::commands;
 
-    /// Redis 7.0.15 has 240 commands; we have 32 of them.
+    /// Redis 7.0.15 has 240 commands; we have 33 of them.
     #[test]
     fn every_command_of_redis_is_known_once() {
         let mut names = BTreeSet::new();
@@ -162,6 +162,6 @@ mod tests {
         let own = commands::all()
             .filter(|spec| !spec.name.starts_with("counter.") && spec.name != "increx")
             .count();
-        assert_eq!((names.len(), own), (208, 32));
+        assert_eq!((names.len(), own), (207, 33));
     }
 }

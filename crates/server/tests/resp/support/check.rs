@@ -2,9 +2,12 @@
 
 use std::fmt::Write as _;
 
-use quipu_server::resp::{
-    KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply, Request, Session,
-    Step,
+use quipu_server::{
+    SITES_WAIT_MS_MAX,
+    resp::{
+        KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply, Request,
+        Session, Step,
+    },
 };
 
 use super::Facts;
@@ -88,8 +91,10 @@ fn check_step(step: &Step<'_>, out: &[u8]) {
 fn check_request(request: Request<'_>) {
     let check_key = |key: &[u8]| assert!((1..=KEY_BYTES_MAX).contains(&key.len()));
     match request {
-        Request::Add { key, operation, .. } | Request::AddWithin { key, operation, .. } => {
+        Request::Add { key, remote_ms, operation, .. }
+        | Request::AddWithin { key, remote_ms, operation, .. } => {
             check_key(key);
+            assert!(remote_ms <= SITES_WAIT_MS_MAX);
             for half in operation.iter().flat_map(|operation| [operation.producer, operation.id]) {
                 assert!((1..=OPERATION_ID_BYTES_MAX).contains(&half.len()));
             }
@@ -104,13 +109,14 @@ fn check_request(request: Request<'_>) {
         | Request::Inspect { key }
         | Request::Rights { key }
         | Request::Outcome { key, .. } => check_key(key),
-        Request::Create { key, minimum, maximum, value } => {
+        Request::Create { key, minimum, maximum, value, wait_ms } => {
             check_key(key);
+            assert!(wait_ms.is_none_or(|wait_ms| wait_ms <= SITES_WAIT_MS_MAX));
             assert!(minimum.is_none_or(|minimum| minimum <= value));
             assert!(maximum.is_none_or(|maximum| value <= maximum));
         }
         Request::Scan { count, .. } => assert!(count > 0),
-        Request::Keys { .. } | Request::Count | Request::Flush => {}
+        Request::Keys { .. } | Request::Count | Request::Flush | Request::Wait { .. } => {}
     }
 }
 

@@ -1,0 +1,157 @@
+//! `WAIT`: how many other sites have what a connection has written.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use quipu_storage::ShardId;
+use tokio::sync::{mpsc, oneshot};
+
+use super::{
+    Node,
+    acks::{Acks, AskAcks, Written},
+    mail::Mail,
+};
+
+/// How long somebody waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// To be told what there is.
+    None,
+    /// So long.
+    For(Duration),
+    /// Until it is so, or the client goes.
+    Endless,
+}
+
+/// A client that waits.
+#[derive(Debug)]
+pub(super) struct Wait {
+    /// So many sites are enough.
+    pub(super) sites: u64,
+    pub(super) patience: Patience,
+    pub(super) written: Vec<Written>,
+    /// Its other end is dropped when the client goes.
+    pub(super) gone: oneshot::Receiver<()>,
+}
+
+/// What it is told.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Waited {
+    pub(super) sites: u64,
+    /// With all positions.
+    pub(super) written: Vec<Written>,
+}
+
+impl Wait {
+    pub(super) async fn run(self, node: &Node) -> Waited {
+        let mut shares: BTreeMap<usize, Vec<Written>> = BTreeMap::new();
+        let nothing = [Written { shard: ShardId(0), position: Some(0) }];
+        // Whoever has written nothing is told who is there: all of them have all of it.
+        let written = if self.written.is_empty() { &nothing[..] } else { &self.written };
+        for written in written {
+            shares.entry(node.shared.owner(written.shard)).or_default().push(*written);
+        }
+        let (answers, mut told) = mpsc::unbounded_channel();
+        let workers = shares.len();
+        for (worker, written) in shares {
+            node.shared.post(worker, Mail::Acks(AskAcks { written, answers: answers.clone() }));
+        }
+        drop(answers);
+        let mut tally = Tally { workers, acks: BTreeMap::new() };
+        let patience = self.patience;
+        let give_up = async move {
+            match patience {
+                Patience::None => {}
+                Patience::For(time) => tokio::time::sleep(time).await,
+                Patience::Endless => std::future::pending().await,
+            }
+        };
+        // Whoever has gone is told what there is, and nobody reads it.
+        let gone = async { drop(self.gone.await) };
+        let mut out_of_patience = std::pin::pin!(async {
+            tokio::select! { () = give_up => {}, () = gone => {} }
+        });
+        let mut is_over = false;
+        loop {
+            if tally.is_whole() && (is_over || tally.sites() >= self.sites) {
+                return tally.result();
+            }
+            tokio::select! {
+                biased;
+                acks = told.recv() => match acks {
+                    Some(acks) => tally.note(acks),
+                    // The workers stop.
+                    None => return tally.result(),
+                },
+                () = &mut out_of_patience, if !is_over => is_over = true,
+            }
+        }
+    }
+}
+
+/// What the workers have said.
+struct Tally {
+    /// So many were asked.
+    workers: usize,
+    /// By the first shard of each.
+    acks: BTreeMap<ShardId, Acks>,
+}
+
+impl Tally {
+    fn note(&mut self, acks: Acks) {
+        if let Some(first) = acks.written.first() {
+            self.acks.insert(first.shard, acks);
+        }
+    }
+
+    /// Have all of them said something?
+    fn is_whole(&self) -> bool {
+        self.acks.len() == self.workers
+    }
+
+    /// So many have everything for sure. It is not known which site lacks what; where several lack something, each in
+    /// another shard, they are taken to be different ones.
+    fn sites(&self) -> u64 {
+        let sites = self.acks.values().map(|acks| acks.sites).min().unwrap_or(0);
+        let lacking = self.acks.values().map(|acks| acks.lacking).sum();
+        sites.saturating_sub(lacking) as u64
+    }
+
+    fn result(self) -> Waited {
+        let sites = if self.is_whole() { self.sites() } else { 0 };
+        Waited { sites, written: self.acks.into_values().flat_map(|acks| acks.written).collect() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn acks(shards: &[u16], sites: usize, lacking: usize) -> Acks {
+        let written = shards.iter().map(|shard| Written { shard: ShardId(*shard), position: Some(9) });
+        Acks { written: written.collect(), sites, lacking }
+    }
+
+    #[test]
+    fn sites_count_that_lack_nothing_in_any_shard() {
+        let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
+        tally.note(acks(&[0, 2], 2, 1));
+        assert!(!tally.is_whole(), "another worker has not answered");
+        tally.note(acks(&[1], 2, 0));
+        assert!(tally.is_whole());
+        assert_eq!(tally.sites(), 1);
+        tally.note(acks(&[1], 2, 2));
+        assert_eq!(tally.sites(), 0, "never more than there are for sure");
+        tally.note(acks(&[0, 2], 2, 0));
+        tally.note(acks(&[1], 2, 0));
+        let waited = tally.result();
+        let shards: Vec<u16> = waited.written.iter().map(|written| written.shard.0).collect();
+        assert_eq!((waited.sites, shards), (2, vec![0, 2, 1]));
+    }
+
+    #[test]
+    fn who_is_not_told_everything_is_told_nothing() {
+        let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
+        tally.note(acks(&[0], 2, 0));
+        assert_eq!(tally.result().sites, 0);
+    }
+}
