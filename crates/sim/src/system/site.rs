@@ -1,0 +1,166 @@
+//! One site: the real engine over a store in memory. Everything that the simulation asks of the engine is asked here.
+
+use super::calls::{Act, Call, Key};
+use super::plan::Plan;
+use crate::core::Millis;
+use quipu_engine::{
+    Action, Add, Command, Host, Moment, OperationId, Released, Reply, Settings, Shards, SiteId, Ticket,
+    Window, WindowMode,
+};
+use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
+use quipu_storage::{Flush, Store};
+
+/// Where wall clocks begin: some day in 2025.
+const UNIX_MS: u64 = 1_750_000_000_000;
+
+/// A site, with or without a process.
+pub(super) struct Site {
+    pub(super) id: SiteId,
+    /// What outlives its processes.
+    pub(super) memory: Memory,
+    host: Option<Box<Host<MemoryLog, MemoryTable>>>,
+    settings: Settings,
+    shards: Shards,
+    plan: super::wrong::Wrong,
+    started_ms: Millis,
+    /// By how much its wall clock is wrong.
+    pub(super) skew_ms: i64,
+    /// How many processes there were.
+    pub(super) run: u32,
+    /// When it works next.
+    pub(super) works_at: Option<Millis>,
+    /// When it last looked after its store.
+    pub(super) maintained_ms: Millis,
+    /// It dies in its next commit, and is away for so long.
+    pub(super) dying: Option<Millis>,
+    /// Attempts that it has not answered.
+    pub(super) open: Vec<usize>,
+}
+
+/// What comes out of a site's work.
+#[derive(Default)]
+pub(super) struct Worked {
+    pub(super) replies: Vec<(Ticket, Reply)>,
+    /// Was something handed to the store?
+    pub(super) wrote: bool,
+}
+
+impl Site {
+    pub(super) fn new(index: usize, plan: &Plan) -> Self {
+        let number = u16::try_from(index + 1).expect("few sites");
+        let id = SiteId { number, incarnation: 0 };
+        let window = Window::new(plan.window_ms, WindowMode::Exact, 1e-6).expect("a window that can be");
+        let settings = Settings {
+            site: id,
+            window,
+            memory_bytes: plan.memory_bytes,
+            seed: plan.seed ^ u64::from(number),
+            ..Settings::default()
+        };
+        Self {
+            id,
+            memory: Memory::new(),
+            host: None,
+            settings,
+            shards: Shards::new(plan.shards).expect("a power of two"),
+            plan: plan.wrong,
+            started_ms: 0,
+            skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
+            run: 0,
+            works_at: None,
+            maintained_ms: 0,
+            dying: None,
+            open: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// The time as a process at this site reads it.
+    fn moment(&self, now: Millis) -> Moment {
+        let unix_ms = UNIX_MS.saturating_add(now).saturating_add_signed(self.skew_ms);
+        Moment { elapsed_ms: now - self.started_ms, unix_ms }
+    }
+
+    /// The right time, by which clients make ids.
+    pub(super) fn unix_ms(now: Millis) -> u64 {
+        UNIX_MS + now
+    }
+
+    /// Starts a process.
+    pub(super) fn start(&mut self, now: Millis) -> Result<(), String> {
+        self.started_ms = now;
+        self.maintained_ms = now;
+        self.run += 1;
+        self.dying = None;
+        self.works_at = None;
+        let store = Store::new(self.memory.log(), self.memory.table());
+        let mut host = Box::new(self.with_rules(Host::new(store, None, self.settings, Flush::Now)));
+        for shard in self.shards.all() {
+            let opened = host.open(shard, self.moment(now));
+            opened.map_err(|error| format!("site {} cannot open its store: {error}", self.id))?;
+        }
+        self.host = Some(host);
+        Ok(())
+    }
+
+    #[cfg(feature = "testing")]
+    fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
+        host.with_discipline(self.plan.discipline)
+    }
+
+    #[cfg(not(feature = "testing"))]
+    fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
+        let super::wrong::Wrong { discipline: _ } = self.plan;
+        host
+    }
+
+    /// The process dies; what was not flushed is lost.
+    pub(super) fn crash(&mut self) {
+        self.host = None;
+        self.memory.crash();
+        self.memory.heal();
+    }
+
+    /// Hands a call to the engine.
+    pub(super) fn submit(&mut self, ticket: usize, key: &Key, call: &Call, now: Millis) {
+        let moment = self.moment(now);
+        let producer = call.producer.to_be_bytes();
+        let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
+        let action = match (call.act, operation) {
+            (Act::Add { amount, beyond, remote_ms: _ }, operation) => {
+                Action::Add { add: Add { beyond, ..Add::of(amount) }, operation }
+            }
+            (Act::Get, _) => Action::Get,
+            (Act::Reset { to }, _) => Action::Reset { to },
+            (Act::Create { wait_ms: _ }, _) => Action::Create(key.limits),
+            (Act::Outcome, Some(operation)) => Action::Outcome(operation),
+            (Act::Inspect | Act::Outcome, _) => Action::Inspect,
+        };
+        let host = self.host.as_mut().expect("calls go to processes");
+        host.submit(key.shard, Ticket(ticket as u64), Command { key: &key.name, action }, moment);
+    }
+
+    /// Makes durable what was submitted and received, and hands out what may be known then.
+    pub(super) fn commit(&mut self, now: Millis) -> Worked {
+        let moment = self.moment(now);
+        let Some(host) = &mut self.host else { return Worked::default() };
+        let mut released = Released::default();
+        let wrote = host.commit(moment, &mut released).is_some();
+        Worked { replies: released.replies, wrote }
+    }
+
+    /// Looks after the store between commits.
+    pub(super) fn maintain(&mut self, now: Millis) -> Worked {
+        let moment = self.moment(now);
+        let Some(host) = &mut self.host else { return Worked::default() };
+        self.maintained_ms = now;
+        let mut released = Released::default();
+        for _ in self.shards.all() {
+            host.maintain(moment, &mut released);
+        }
+        Worked { replies: released.replies, wrote: false }
+    }
+}

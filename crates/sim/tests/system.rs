@@ -1,0 +1,54 @@
+//! The whole system from hundreds of seeds, and with each rule left out, which must be caught.
+
+use quipu_engine::host::Discipline;
+use quipu_sim::system::{Plan, Violation, Wrong, run};
+
+/// Runs the plans of seeds; the first that fails.
+fn first_failure(seeds: std::ops::Range<u64>, plan: impl Fn(u64) -> Plan) -> Option<Violation> {
+    seeds.into_iter().find_map(|seed| run(&plan(seed)).err())
+}
+
+fn in_words(violation: &Violation) -> String {
+    let Violation { plan, events, .. } = violation;
+    format!(
+        "{violation}\n{plan}last events:\n{}\nreplay it with: quipu sim system --seed {}",
+        events.join("\n"),
+        plan.seed
+    )
+}
+
+#[test]
+fn one_site_is_exact_whatever_fails() {
+    if let Some(violation) = first_failure(0..100, |seed| Plan::with_sites(seed, Some(1))) {
+        panic!("{}", in_words(&violation));
+    }
+}
+
+/// A rule that is left out.
+struct Variant {
+    wrong: Wrong,
+    /// It shows within so many seeds.
+    seeds: u64,
+    sites: Option<usize>,
+}
+
+fn variants() -> Vec<Variant> {
+    let discipline =
+        |discipline| Variant { wrong: Wrong { discipline }, seeds: 200, sites: Some(1) };
+    vec![
+        discipline(Discipline::ReplyFirst),
+        discipline(Discipline::ReadsDoNotWait),
+        discipline(Discipline::MemoryIsKept),
+        discipline(Discipline::CheckpointsUncommitted),
+    ]
+}
+
+#[test]
+fn every_rule_that_is_left_out_is_caught() {
+    for Variant { wrong, seeds, sites } in variants() {
+        let plan = |seed| Plan { wrong, ..Plan::with_sites(seed, sites) };
+        let caught = first_failure(0..seeds, plan);
+        let caught = caught.unwrap_or_else(|| panic!("{wrong:?} is not caught within {seeds} seeds"));
+        println!("{wrong:?}: {caught}");
+    }
+}
