@@ -8,19 +8,10 @@ fn first_failure(seeds: std::ops::Range<u64>, plan: impl Fn(u64) -> Plan) -> Opt
     seeds.into_iter().find_map(|seed| run(&plan(seed)).err())
 }
 
-fn in_words(violation: &Violation) -> String {
-    let Violation { plan, events, .. } = violation;
-    format!(
-        "{violation}\n{plan}last events:\n{}\nreplay it with: quipu sim system --seed {}",
-        events.join("\n"),
-        plan.seed
-    )
-}
-
 #[test]
 fn one_site_is_exact_whatever_fails() {
     if let Some(violation) = first_failure(0..100, |seed| Plan::with_sites(seed, Some(1))) {
-        panic!("{}", in_words(&violation));
+        panic!("{}", violation.in_full());
     }
 }
 
@@ -33,8 +24,7 @@ struct Variant {
 }
 
 fn variants() -> Vec<Variant> {
-    let discipline =
-        |discipline| Variant { wrong: Wrong { discipline }, seeds: 200, sites: Some(1) };
+    let discipline = |discipline| Variant { wrong: Wrong { discipline }, seeds: 200, sites: Some(1) };
     vec![
         discipline(Discipline::ReplyFirst),
         discipline(Discipline::ReadsDoNotWait),

@@ -51,6 +51,15 @@ pub struct Violation {
     pub events: Vec<String>,
 }
 
+impl Violation {
+    /// All that helps to find out why: the plan, the last happenings, and the command that runs it again.
+    pub fn in_full(&self) -> String {
+        let Self { plan, events, .. } = self;
+        let events = events.join("\n");
+        format!("{self}\n\n{plan}\nlast happenings:\n{events}\n\n{self}\nreplay it with: {}", plan.command())
+    }
+}
+
 /// Runs a plan.
 pub fn run(plan: &Plan) -> Result<Summary, Violation> {
     run_world(World::new(plan.clone()))

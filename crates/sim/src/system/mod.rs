@@ -6,6 +6,7 @@
 //! A [`Violation`] tells its seed, the plan and the last happenings, and [`shrink`] makes the plan smaller.
 
 mod calls;
+mod changes;
 mod check;
 mod client;
 mod finale;
@@ -18,8 +19,9 @@ mod trouble;
 mod world;
 mod wrong;
 
+pub use changes::{Changes, Feature};
 pub use finale::{Summary, Violation, run, run_aloud};
-pub use plan::{ACTIVE_MS_MAX, CLIENTS_MAX, Mix, Plan, SITES_MAX, Topology, Work};
+pub use plan::{ACTIVE_MS_MAX, CLIENTS_MAX, KEYS_MAX, Mix, Plan, SITES_MAX, Topology, Work};
 pub use shrink::shrink;
 pub use trouble::{Planned, Trouble};
 pub use wrong::Wrong;

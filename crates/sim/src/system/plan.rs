@@ -3,6 +3,7 @@
 //! Each seed switches kinds of work and of trouble on and off and picks its own rates, because faults that always come
 //! together hide those that need to come alone.
 
+use super::changes::Changes;
 use super::trouble::{Planned, Trouble};
 use crate::core::{Faults, Millis};
 use crate::run::within;
@@ -13,6 +14,8 @@ use quipu_crdt::testing::Random;
 pub const SITES_MAX: usize = 5;
 /// The most clients.
 pub const CLIENTS_MAX: usize = 10_000;
+/// The most counters of each kind.
+pub const KEYS_MAX: usize = 100_000;
 /// The longest time during which clients work.
 pub const ACTIVE_MS_MAX: Millis = 24 * 3600 * 1000;
 
@@ -122,6 +125,8 @@ pub struct Plan {
     pub troubles: Vec<Planned>,
     /// The rule that is left out, to see it caught.
     pub wrong: Wrong,
+    /// What was changed about the plan of the seed.
+    pub changes: Changes,
 }
 
 /// One of these.
@@ -145,10 +150,10 @@ impl Plan {
     }
 
     /// The plan of a seed, with this number of sites, or its own.
-    pub fn with_sites(seed: u64, sites: Option<usize>) -> Self {
+    pub fn with_sites(seed: u64, given: Option<usize>) -> Self {
         let random = &mut Random::stream(seed, "system: plan");
         let own = choose(random, &[2, 3, 3, 3, 3, 4, 5]);
-        let sites = sites.unwrap_or(own);
+        let sites = given.unwrap_or(own);
         let shards = choose(random, &[1, 2, 2, 4]);
         let topology = choose(random, &[Topology::Full, Topology::Full, Topology::Line, Topology::Star]);
         let active_ms = between(random, 5, 25) * 1_000;
@@ -176,6 +181,7 @@ impl Plan {
             work: work(random),
             troubles: Vec::new(),
             wrong: Wrong::default(),
+            changes: Changes { sites: given, ..Changes::default() },
         };
         let skews: &[i64] = if random.chance(0.5) { &[0] } else { &[-3_000, -50, 0, 50, 3_000] };
         plan.skews_ms = (0..sites).map(|_| choose(random, skews)).collect();
@@ -212,7 +218,19 @@ impl Plan {
     pub fn check(&self) -> Result<(), Refused> {
         within("--sites", &self.sites, &(1..=SITES_MAX))?;
         within("--clients", &self.clients, &(1..=CLIENTS_MAX))?;
-        within("--seconds", &(self.active_ms / 1_000), &(1..=ACTIVE_MS_MAX / 1_000))
+        within("--active-ms", &self.active_ms, &(1..=ACTIVE_MS_MAX))?;
+        within("--keys", &self.work.keys, &(1..=KEYS_MAX))?;
+        let Mix { plain, ids, bounded, resets } = self.work.mix;
+        if plain + ids + bounded + resets == 0 {
+            let problem = format!("clients of seed {} would have nothing left to do", self.seed);
+            return Err(Refused { flag: "--without", problem });
+        }
+        Ok(())
+    }
+
+    /// The command that runs it.
+    pub fn command(&self) -> String {
+        format!("quipu sim system --seed {}{}", self.seed, self.changes)
     }
 
     /// An operation is not tried again after so long, because it might be forgotten by then.

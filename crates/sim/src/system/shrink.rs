@@ -1,10 +1,14 @@
 //! A smaller plan that fails too: easier to understand.
 
+use super::changes::{Changes, Feature};
 use super::finale::{Violation, run};
-use super::plan::{Mix, Plan};
+use super::plan::Plan;
 
 /// The most plans that are tried.
-const TRIES_MAX: usize = 300;
+const TRIES_MAX: usize = 400;
+
+/// The shortest time during which clients work that is tried.
+const ACTIVE_MS_MIN: u64 = 200;
 
 /// Leaves out of a plan what is not needed for it to fail. `watch` is told how many plans were tried, and says whether to
 /// go on. Returns the violation of the smallest plan found.
@@ -13,12 +17,13 @@ pub fn shrink(found: Violation, watch: &mut dyn FnMut(usize) -> bool) -> Violati
     let mut tries = 0;
     loop {
         let mut smaller = None;
-        for plan in candidates(&best.plan) {
+        for changes in candidates(&best.plan) {
             tries += 1;
             if tries > TRIES_MAX || !watch(tries) {
                 return best;
             }
-            if let Err(violation) = run(&plan) {
+            let Ok(plan) = changes.plan(best.plan.seed) else { continue };
+            if let Err(violation) = run(&Plan { wrong: best.plan.wrong, ..plan }) {
                 smaller = Some(violation);
                 break;
             }
@@ -30,54 +35,48 @@ pub fn shrink(found: Violation, watch: &mut dyn FnMut(usize) -> bool) -> Violati
     }
 }
 
-/// Plans that are a little smaller than this one.
-fn candidates(plan: &Plan) -> Vec<Plan> {
-    let mut plans = Vec::new();
-    let mut with = |change: &dyn Fn(&mut Plan)| {
-        let mut smaller = plan.clone();
-        change(&mut smaller);
-        if smaller != *plan {
-            plans.push(smaller);
-        }
+/// Changes that make a plan a little smaller.
+fn candidates(plan: &Plan) -> Vec<Changes> {
+    let mut all = Vec::new();
+    let now = &plan.changes;
+    let mut with = |change: &dyn Fn(&mut Changes)| {
+        let mut changes = now.clone();
+        change(&mut changes);
+        all.push(changes);
     };
-    with(&|plan| plan.troubles.clear());
-    let half = plan.troubles.len() / 2;
-    with(&|plan| plan.troubles.truncate(half));
-    with(&|plan| drop(plan.troubles.drain(..half)));
-    with(&|plan| plan.active_ms = (plan.active_ms / 2).max(1_000));
-    with(&|plan| plan.active_ms = (plan.active_ms * 3 / 4).max(1_000));
-    for clients in [1, 2, plan.clients / 2, plan.clients.saturating_sub(1)] {
-        with(&|plan| plan.clients = clients.clamp(1, plan.clients));
+    let numbers = now.troubles.clone().unwrap_or_else(|| (0..plan.troubles.len()).collect());
+    let half = numbers.len() / 2;
+    if !numbers.is_empty() {
+        with(&|changes| changes.troubles = Some(Vec::new()));
     }
-    for number in 0..plan.troubles.len() {
-        with(&|plan| {
-            plan.troubles.remove(number);
+    if half > 0 {
+        with(&|changes| changes.troubles = Some(numbers[..half].to_vec()));
+        with(&|changes| changes.troubles = Some(numbers[half..].to_vec()));
+    }
+    for active_ms in [plan.active_ms / 2, plan.active_ms * 3 / 4, plan.active_ms * 9 / 10] {
+        if active_ms >= ACTIVE_MS_MIN {
+            with(&|changes| changes.active_ms = Some(active_ms));
+        }
+    }
+    for clients in [1, 2, 3, plan.clients / 2, plan.clients - 1] {
+        if (1..plan.clients).contains(&clients) {
+            with(&|changes| changes.clients = Some(clients));
+        }
+    }
+    for left_out in 0..numbers.len() {
+        with(&|changes| {
+            let mut kept = numbers.clone();
+            kept.remove(left_out);
+            changes.troubles = Some(kept);
         });
     }
-    let off: [&dyn Fn(&mut Mix); 4] =
-        [&|mix| mix.plain = 0, &|mix| mix.ids = 0, &|mix| mix.bounded = 0, &|mix| mix.resets = 0];
-    for off in off {
-        with(&|plan| {
-            let mut mix = plan.work.mix;
-            off(&mut mix);
-            if mix.plain + mix.ids + mix.bounded + mix.resets > 0 {
-                plan.work.mix = mix;
-            }
-        });
+    if plan.work.keys > 1 {
+        with(&|changes| changes.keys = Some(1));
     }
-    with(&|plan| plan.work.keys = 1);
-    with(&|plan| plan.shards = 1);
-    with(&|plan| plan.faults = crate::core::Faults::NONE);
-    with(&|plan| plan.faults.loss = 0.0);
-    with(&|plan| plan.faults.duplication = 0.0);
-    with(&|plan| plan.faults.reordering = 0.0);
-    with(&|plan| plan.work.loss = 0.0);
-    with(&|plan| plan.work.late = 0.0);
-    with(&|plan| plan.work.stale = 0.0);
-    with(&|plan| plan.work.hasty = false);
-    with(&|plan| plan.encoded = false);
-    with(&|plan| plan.memory_bytes = 16 << 20);
-    with(&|plan| plan.skews_ms = vec![0; plan.sites]);
-    with(&|plan| plan.work.think_ms = 100);
-    plans
+    for (feature, _) in Feature::ALL {
+        if !now.without.contains(&feature) {
+            with(&|changes| changes.without.push(feature));
+        }
+    }
+    all
 }
