@@ -6,6 +6,7 @@ use super::site::Site;
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
 use quipu_engine::Beyond;
+use std::collections::BTreeMap;
 
 /// So many operations that a client is done with are kept to be tried again long after.
 const STALE_MAX: usize = 8;
@@ -34,6 +35,8 @@ pub(super) struct Client {
     last: Option<usize>,
     /// Its operations whose ids tell their age.
     stale: Vec<usize>,
+    /// How many operations it has made on each counter: the next one's id, which is that of others on other counters.
+    made: BTreeMap<usize, u64>,
 }
 
 /// What clients know in common about the counters.
@@ -104,6 +107,7 @@ impl Client {
             waiting: None,
             last: None,
             stale: Vec::new(),
+            made: BTreeMap::new(),
         }
     }
 
@@ -173,11 +177,13 @@ impl Client {
         Call { key, act, id, producer, since_ms: now }
     }
 
-    fn id(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Id {
+    fn id(&mut self, key: usize, pool: &mut Pool, plan: &Plan, now: Millis) -> Id {
         let number = pool.operations;
         pool.operations += 1;
         let aged = self.random.chance(plan.work.uuids);
-        let bytes = if aged { uuid(Site::unix_ms(now), number as u64) } else { number.to_string() };
+        let made = self.made.entry(key).or_default();
+        *made += 1;
+        let bytes = if aged { uuid(Site::unix_ms(now), number as u64) } else { made.to_string() };
         Id { number, bytes: bytes.into_bytes().into(), aged }
     }
 
@@ -204,7 +210,7 @@ impl Client {
             }
             _ => {
                 let add = self.add(-5, 9);
-                let id = self.id(pool, plan, now);
+                let id = self.id(key, pool, plan, now);
                 self.call(key, add, Some(id), now)
             }
         }
@@ -230,7 +236,7 @@ impl Client {
             2 => self.call(key, Act::Add { amount, beyond: Beyond::Saturate, remote_ms }, None, now),
             3..6 => self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, None, now),
             _ => {
-                let id = self.id(pool, plan, now);
+                let id = self.id(key, pool, plan, now);
                 self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, Some(id), now)
             }
         }
@@ -252,7 +258,7 @@ impl Client {
             }
             _ => {
                 let (key, amount) = pool.next_amount(place, plan);
-                let id = self.id(pool, plan, now);
+                let id = self.id(key, pool, plan, now);
                 self.call(key, add(amount), Some(id), now)
             }
         }

@@ -164,9 +164,10 @@ fn settle(world: &mut World) -> Result<Millis, String> {
     let since = world.now();
     loop {
         let took = world.now() - since;
-        let (values, bounded) = values(world)?;
+        let values = values(world)?;
         match differing(world, &values) {
             None => {
+                let bounded = bounded(world)?;
                 world.finish(&values, &bounded)?;
                 return Ok(took);
             }
@@ -178,24 +179,31 @@ fn settle(world: &mut World) -> Result<Millis, String> {
     }
 }
 
-/// What each site says of each counter, and whether it has bounds.
-fn values(world: &mut World) -> Result<(Vec<Vec<Option<i64>>>, Vec<bool>), String> {
+/// What each site says of each counter.
+fn values(world: &mut World) -> Result<Vec<Vec<Option<i64>>>, String> {
     let (sites, keys) = (world.sites.len(), world.pool.keys.len());
     let questions: Vec<_> =
-        (0..keys).flat_map(|key| (0..sites).map(move |site| (site, key, Act::Inspect))).collect();
+        (0..keys).flat_map(|key| (0..sites).map(move |site| (site, key, Act::Get))).collect();
     let answers = world.ask(&questions)?;
-    let mut values = Vec::with_capacity(keys);
-    let mut bounded = Vec::with_capacity(keys);
-    for answers in answers.chunks(sites) {
-        let found = |answer: &Option<Reply>| match answer {
-            Some(Reply::Inspected(Some(found))) => Some((found.value, found.bounded.is_some())),
-            _ => None,
-        };
-        let found: Vec<_> = answers.iter().map(found).collect();
-        bounded.push(found.iter().flatten().any(|(_, bounded)| *bounded));
-        values.push(found.iter().map(|found| found.map(|(value, _)| value)).collect());
+    let value = |answer: &Option<Reply>| match answer {
+        Some(Reply::Value(value)) => *value,
+        _ => None,
+    };
+    Ok(answers.chunks(sites).map(|answers| answers.iter().map(value).collect()).collect())
+}
+
+/// Which counters have bounds.
+fn bounded(world: &mut World) -> Result<Vec<bool>, String> {
+    let keys = of_kind(world, Kind::Bounded);
+    let questions: Vec<_> = keys.iter().map(|&key| (0, key, Act::Inspect)).collect();
+    let answers = world.ask(&questions)?;
+    let mut bounded = vec![false; world.pool.keys.len()];
+    for (key, answer) in keys.into_iter().zip(answers) {
+        if let Some(Reply::Inspected(Some(found))) = answer {
+            bounded[key] = found.bounded.is_some();
+        }
     }
-    Ok((values, bounded))
+    Ok(bounded)
 }
 
 fn differing(world: &World, values: &[Vec<Option<i64>>]) -> Option<String> {

@@ -30,9 +30,11 @@ impl World {
 
     pub(super) fn submit(&mut self, attempt: usize) {
         let now = self.now();
-        let Attempt { site, call, .. } = self.attempts[attempt];
+        let Attempt { site, call, client, .. } = self.attempts[attempt];
         self.attempts[attempt].stage = Stage::Taken;
-        self.note(Note::Taken { attempt });
+        if client.is_some() {
+            self.note(Note::Taken { attempt });
+        }
         self.order += 1;
         let call = &self.calls[call];
         let key = &self.pool.keys[call.key];
@@ -100,7 +102,9 @@ impl World {
             return Err(format!("site {} answers call {attempt} again", site + 1));
         }
         self.attempts[attempt].stage = Stage::Done;
-        self.note(Note::Released { attempt, said: Said::of(reply) });
+        if client.is_some() {
+            self.note(Note::Released { attempt, said: Said::of(reply) });
+        }
         self.order += 1;
         self.acknowledged += u64::from(matches!(reply, Reply::Added(_)));
         let call = &self.calls[call];
