@@ -1,7 +1,7 @@
 //! The whole system from hundreds of seeds, and with each rule left out, which must be caught.
 
-use quipu_engine::host::Discipline;
-use quipu_sim::system::{Plan, Violation, Wrong, run};
+use quipu_engine::{Rules, host::Discipline};
+use quipu_sim::system::{Plan, Violation, Wrong, run, shrink};
 
 /// Runs the plans of seeds; the first that fails.
 fn first_failure(seeds: std::ops::Range<u64>, plan: impl Fn(u64) -> Plan) -> Option<Violation> {
@@ -15,6 +15,33 @@ fn one_site_is_exact_whatever_fails() {
     }
 }
 
+#[test]
+fn hunt() {
+    let Ok(range) = std::env::var("HUNT") else { return };
+    let (a, b) = range.split_once("..").unwrap();
+    let small = std::env::var("SHRINK").is_ok();
+    let started = std::time::Instant::now();
+    let mut failures = Vec::new();
+    for seed in a.parse::<u64>().unwrap()..b.parse().unwrap() {
+        let plan = Plan::of(seed);
+        let outcome = std::panic::catch_unwind(|| run(&plan));
+        match outcome {
+            Err(_) => println!("seed {seed} panicked"),
+            Ok(Err(violation)) => {
+                println!("{violation}");
+                failures.push(violation);
+            }
+            Ok(Ok(_)) => {}
+        }
+    }
+    println!("{} failures, {:?}", failures.len(), started.elapsed());
+    if let Some(first) = failures.into_iter().next().filter(|_| small) {
+        let smaller = shrink(first, &mut |_| true);
+        println!("{}", smaller.in_full());
+        let _ = quipu_sim::system::run_aloud(&smaller.plan);
+    }
+}
+
 /// A rule that is left out.
 struct Variant {
     wrong: Wrong,
@@ -24,7 +51,11 @@ struct Variant {
 }
 
 fn variants() -> Vec<Variant> {
-    let discipline = |discipline| Variant { wrong: Wrong { discipline }, seeds: 200, sites: Some(1) };
+    let discipline = |discipline| Variant {
+        wrong: Wrong { discipline, rules: Rules::default() },
+        seeds: 200,
+        sites: Some(1),
+    };
     vec![
         discipline(Discipline::ReplyFirst),
         discipline(Discipline::ReadsDoNotWait),

@@ -99,6 +99,7 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
     summary.virtual_ms = world.now();
     summary.attempts = world.attempts.iter().filter(|attempt| attempt.client.is_some()).count() as u64;
     summary.calls = world.calls.iter().filter(|call| call.producer != u32::MAX).count() as u64;
+    summary.messages = world.between.sent();
     summary.acknowledged = world.acknowledged;
     summary.troubles = world.plan.troubles.len() as u64;
     summary.counters = world.pool.keys.len() as u64;

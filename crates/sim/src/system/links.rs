@@ -11,11 +11,19 @@ pub(super) struct Links {
     cuts: Vec<u32>,
     /// How many of them are noticed by both ends.
     noticed: Vec<u32>,
+    /// Do both ends take it for connected? (The lower site first.)
+    connected: Vec<bool>,
 }
 
 impl Links {
     pub(super) fn new(topology: Topology, sites: usize) -> Self {
-        Self { topology, sites, cuts: vec![0; sites * sites], noticed: vec![0; sites * sites] }
+        Self {
+            topology,
+            sites,
+            cuts: vec![0; sites * sites],
+            noticed: vec![0; sites * sites],
+            connected: vec![false; sites * sites],
+        }
     }
 
     /// All directions of all links that there are when nothing is cut.
@@ -29,11 +37,21 @@ impl Links {
         self.topology.links(from, to) && self.cuts[from * self.sites + to] == 0
     }
 
-    /// Do both ends take the link for a working one, if both are up?
+    /// Is there a link that nobody has noticed to be cut?
     pub(super) fn seems_up(&self, a: usize, b: usize) -> bool {
         self.topology.links(a, b)
             && self.noticed[a * self.sites + b] == 0
             && self.noticed[b * self.sites + a] == 0
+    }
+
+    /// Are the two connected?
+    pub(super) fn is_connected(&self, a: usize, b: usize) -> bool {
+        self.connected[a * self.sites + b]
+    }
+
+    /// Connects or disconnects the two. Returns whether that is new.
+    pub(super) fn set_connected(&mut self, a: usize, b: usize, connected: bool) -> bool {
+        std::mem::replace(&mut self.connected[a * self.sites + b], connected) != connected
     }
 
     /// Cuts one direction.

@@ -117,6 +117,8 @@ pub struct Plan {
     pub window_ms: Millis,
     /// Counters beyond this go to disk.
     pub memory_bytes: usize,
+    /// So many operations of a shard may wait for other sites.
+    pub unsettled_max: usize,
     /// By how much the wall clock of each site is wrong at the start.
     pub skews_ms: Vec<i64>,
     /// What clients do.
@@ -177,6 +179,7 @@ impl Plan {
             commit_ms: choose(random, &[1, 1, 3, 10]),
             window_ms: choose(random, &[4_000, 10_000, 600_000]),
             memory_bytes: choose(random, &[1, 2_000, 16 << 20]),
+            unsettled_max: choose(random, &[5, 100, 32 << 10, 32 << 10]),
             skews_ms: Vec::new(),
             work: work(random),
             troubles: Vec::new(),
@@ -207,6 +210,7 @@ impl Plan {
             commit_ms: 1,
             window_ms: 600_000,
             memory_bytes: 16 << 20,
+            unsettled_max: 32 << 10,
             skews_ms: vec![0; 3],
             work: Work { mix, keys: 100, think_ms: 95, loss: 0.0, late: 0.0, stale: 0.0, ..calm.work },
             troubles: Vec::new(),
@@ -287,8 +291,8 @@ impl std::fmt::Display for Plan {
         )?;
         writeln!(
             f,
-            "sites: a commit takes {} ms, ids are kept for {} ms, {} bytes of memory per shard, clocks are wrong by {:?} ms",
-            self.commit_ms, self.window_ms, self.memory_bytes, self.skews_ms
+            "sites: a commit takes {} ms, ids are kept for {} ms, {} bytes of memory per shard, {} may be unsettled, clocks are wrong by {:?} ms",
+            self.commit_ms, self.window_ms, self.memory_bytes, self.unsettled_max, self.skews_ms
         )?;
         writeln!(f, "clients: {:?}", self.work)?;
         for (number, Planned { at_ms, trouble }) in self.troubles.iter().enumerate() {

@@ -2,13 +2,14 @@
 
 use super::calls::{Act, Call, Key};
 use super::plan::Plan;
+use super::wrong::Wrong;
 use crate::core::Millis;
 use quipu_engine::{
-    Action, Add, Command, Host, Moment, OperationId, Released, Reply, Settings, Shards, SiteId, Ticket,
-    Window, WindowMode,
+    Action, Add, BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released,
+    Reply, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
-use quipu_storage::{Flush, Store};
+use quipu_storage::{Flush, ShardId, Store};
 
 /// Where wall clocks begin: some day in 2025.
 const UNIX_MS: u64 = 1_750_000_000_000;
@@ -21,7 +22,8 @@ pub(super) struct Site {
     host: Option<Box<Host<MemoryLog, MemoryTable>>>,
     settings: Settings,
     shards: Shards,
-    plan: super::wrong::Wrong,
+    membership: Membership,
+    wrong: Wrong,
     started_ms: Millis,
     /// By how much its wall clock is wrong.
     pub(super) skew_ms: i64,
@@ -47,15 +49,15 @@ pub(super) struct Worked {
 
 impl Site {
     pub(super) fn new(index: usize, plan: &Plan) -> Self {
-        let number = u16::try_from(index + 1).expect("few sites");
-        let id = SiteId { number, incarnation: 0 };
+        let id = Self::id_of(index);
         let window = Window::new(plan.window_ms, WindowMode::Exact, 1e-6).expect("a window that can be");
         let settings = Settings {
             site: id,
             window,
             memory_bytes: plan.memory_bytes,
-            seed: plan.seed ^ u64::from(number),
-            ..Settings::default()
+            seed: plan.seed ^ u64::from(id.number),
+            unsettled_max: plan.unsettled_max,
+            rules: plan.wrong.rules,
         };
         Self {
             id,
@@ -63,7 +65,8 @@ impl Site {
             host: None,
             settings,
             shards: Shards::new(plan.shards).expect("a power of two"),
-            plan: plan.wrong,
+            membership: Membership::of((0..plan.sites).map(Self::id_of)),
+            wrong: plan.wrong,
             started_ms: 0,
             skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
             run: 0,
@@ -72,6 +75,16 @@ impl Site {
             dying: None,
             open: Vec::new(),
         }
+    }
+
+    /// The id of the site with this index.
+    fn id_of(index: usize) -> SiteId {
+        SiteId { number: u16::try_from(index + 1).expect("few sites"), incarnation: 0 }
+    }
+
+    /// The index of the site with this id.
+    pub(super) fn index_of(id: SiteId) -> usize {
+        usize::from(id.number) - 1
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -98,6 +111,7 @@ impl Site {
         self.works_at = None;
         let store = Store::new(self.memory.log(), self.memory.table());
         let mut host = Box::new(self.with_rules(Host::new(store, None, self.settings, Flush::Now)));
+        host.set_membership(&self.membership);
         for shard in self.shards.all() {
             let opened = host.open(shard, self.moment(now));
             opened.map_err(|error| format!("site {} cannot open its store: {error}", self.id))?;
@@ -108,12 +122,12 @@ impl Site {
 
     #[cfg(feature = "testing")]
     fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
-        host.with_discipline(self.plan.discipline)
+        host.with_discipline(self.wrong.discipline)
     }
 
     #[cfg(not(feature = "testing"))]
     fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
-        let super::wrong::Wrong { discipline: _ } = self.plan;
+        let Wrong { discipline: _, .. } = self.wrong;
         host
     }
 
@@ -130,12 +144,12 @@ impl Site {
         let producer = call.producer.to_be_bytes();
         let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
         let action = match (call.act, operation) {
-            (Act::Add { amount, beyond, remote_ms: _ }, operation) => {
-                Action::Add { add: Add { beyond, ..Add::of(amount) }, operation }
+            (Act::Add { amount, beyond, remote_ms }, operation) => {
+                Action::Add { add: Add { beyond, remote_ms, ..Add::of(amount) }, operation }
             }
             (Act::Get, _) => Action::Get,
             (Act::Reset { to }, _) => Action::Reset { to },
-            (Act::Create { wait_ms: _ }, _) => Action::Create(key.limits),
+            (Act::Create { wait_ms }, _) => Action::Create { limits: key.limits, wait_ms },
             (Act::Outcome, Some(operation)) => Action::Outcome(operation),
             (Act::Inspect | Act::Outcome, _) => Action::Inspect,
         };
@@ -162,5 +176,45 @@ impl Site {
             host.maintain(moment, &mut released);
         }
         Worked { replies: released.replies, wrote: false }
+    }
+
+    /// There is a link to another site, or it is gone.
+    pub(super) fn link(&mut self, peer: SiteId, up: bool) {
+        match &mut self.host {
+            Some(host) if up => host.connected(peer),
+            Some(host) => host.disconnected(peer),
+            None => {}
+        }
+    }
+
+    /// Takes in a message.
+    pub(super) fn receive(
+        &mut self,
+        shard: ShardId,
+        from: SiteId,
+        message: Message,
+        now: Millis,
+    ) -> Result<(), BadMessage> {
+        let moment = self.moment(now);
+        self.host.as_mut().map_or(Ok(()), |host| host.receive(shard, from, message, moment))
+    }
+
+    /// What is to be sent now, after a commit.
+    pub(super) fn outgoing(&mut self, now: Millis, envelopes: &mut Vec<Envelope>) {
+        let moment = self.moment(now);
+        if let Some(host) = &mut self.host {
+            host.outgoing(moment, envelopes);
+        }
+    }
+
+    /// When it wants to work again by itself.
+    pub(super) fn wants_at(&self) -> Option<Millis> {
+        let wanted = self.host.as_ref()?.wants_at()?;
+        Some(self.started_ms.saturating_add(wanted))
+    }
+
+    /// The books of its shards.
+    pub(super) fn audit(&self) -> Vec<ShardAudit> {
+        self.host.as_ref().map(|host| host.audit()).unwrap_or_default()
     }
 }

@@ -1,10 +1,12 @@
 //! The world of a run: sites, clients and the networks between them, in virtual time.
 
 mod clients;
+mod messages;
 mod probes;
 mod sites;
 mod troubles;
 
+use self::messages::Parcel;
 use super::calls::{Attempt, Call};
 use super::check::{self, Check};
 use super::client::{Client, Pool};
@@ -13,7 +15,9 @@ use super::links::Links;
 use super::plan::Plan;
 use super::site::Site;
 use crate::core::{Backbone, Delay, Faults, Millis, Network, Node, Queue};
-use quipu_engine::Reply;
+use quipu_crdt::testing::Random;
+use quipu_engine::{Envelope, Reply};
+use quipu_storage::ShardId;
 use std::collections::BTreeMap;
 
 /// A site looks after itself at least so often.
@@ -36,6 +40,10 @@ pub(super) enum Event {
     Mend { trouble: usize },
     /// A site's process starts again.
     Restart { site: usize },
+    /// A message of another site arrives.
+    Message { from: usize, to: usize, shard: ShardId, parcel: Parcel },
+    /// Two sites try to connect.
+    Connect { a: usize, b: usize },
 }
 
 /// What an answer means to its client.
@@ -60,8 +68,11 @@ pub(super) struct World {
     clients: Vec<Client>,
     to_sites: Network<Backbone>,
     to_clients: Network<Backbone>,
+    pub(super) between: Network<Backbone>,
+    envelopes: Vec<Envelope>,
     checks: Vec<Box<dyn Check>>,
     order: u64,
+    chance: Random,
     /// Answers to probes.
     probed: BTreeMap<usize, Reply>,
     /// Clients begin nothing new.
@@ -84,6 +95,11 @@ fn client_network(plan: &Plan, to_sites: bool, seed: u64) -> Network<Backbone> {
     Network::new(Backbone::new(Node::MAX, delay.clone(), delay), faults, seed)
 }
 
+fn between_sites(plan: &Plan) -> Network<Backbone> {
+    let delay = Delay::weibull(plan.latency_ms, 1.5, plan.latency_spread_ms);
+    Network::new(Backbone::new(Node::MAX, delay.clone(), delay), plan.faults, plan.seed)
+}
+
 fn node(index: usize) -> Node {
     Node::try_from(index).expect("few nodes")
 }
@@ -101,8 +117,11 @@ impl World {
             clients: (0..plan.clients).map(|client| Client::new(client, &plan)).collect(),
             to_sites: client_network(&plan, true, plan.seed ^ 1),
             to_clients: client_network(&plan, false, plan.seed ^ 2),
+            between: between_sites(&plan),
+            envelopes: Vec::new(),
             checks: check::all(&plan),
             order: 0,
+            chance: Random::stream(plan.seed, "system: chance"),
             probed: BTreeMap::new(),
             closing: false,
             healed: false,
@@ -175,6 +194,11 @@ impl World {
             Event::Begin { trouble } => self.begin(trouble),
             Event::Mend { trouble } => {
                 self.mend(trouble);
+                Ok(())
+            }
+            Event::Message { from, to, shard, parcel } => self.receive(from, to, shard, parcel),
+            Event::Connect { a, b } => {
+                self.connect(a, b);
                 Ok(())
             }
             Event::Restart { site } => {

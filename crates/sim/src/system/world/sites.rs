@@ -14,6 +14,7 @@ impl World {
         let now = self.now();
         self.sites[site].start(now)?;
         self.schedule(site, TICK_MS);
+        self.look_at_links();
         Ok(())
     }
 
@@ -58,7 +59,10 @@ impl World {
             let worked = self.sites[site].maintain(now);
             self.release(site, worked)?;
         }
-        self.schedule(site, TICK_MS);
+        self.send(site);
+        let wanted =
+            self.sites[site].wants_at().map_or(TICK_MS, |at| at.saturating_sub(now).clamp(1, TICK_MS));
+        self.schedule(site, wanted);
         Ok(())
     }
 
@@ -138,6 +142,7 @@ impl World {
             self.checks.iter_mut().for_each(|check| check.lost(seen, doubt));
             self.tell(attempt, Verdict::Again);
         }
+        self.look_at_links();
         self.queue.push(away_ms, Event::Restart { site });
     }
 }
@@ -153,9 +158,13 @@ fn is_ready(reply: &Reply) -> bool {
 
 fn verdict(reply: &Reply) -> Verdict {
     match reply {
-        Reply::Refused(Refusal::NotStored(_) | Refusal::InDoubt(_) | Refusal::OutOfBounds { .. }) => {
-            Verdict::Again
-        }
+        Reply::Refused(
+            Refusal::NotStored(_)
+            | Refusal::InDoubt(_)
+            | Refusal::OutOfBounds { .. }
+            | Refusal::Reserved { .. }
+            | Refusal::Unsettled { .. },
+        ) => Verdict::Again,
         _ => Verdict::Done,
     }
 }

@@ -17,6 +17,7 @@ impl World {
                 self.start_site(site)?;
             }
         }
+        self.look_at_links();
         Ok(())
     }
 
@@ -42,6 +43,7 @@ impl World {
                 for (from, to, noticed) in self.cuts(trouble) {
                     self.links.cut(from, to, noticed);
                 }
+                self.look_at_links();
                 self.queue.push(for_ms, Event::Mend { trouble: number });
             }
             Trouble::Disk { site, shard, fault, times } => {
@@ -61,6 +63,7 @@ impl World {
         for (from, to, noticed) in self.cuts(self.plan.troubles[number].trouble) {
             self.links.mend(from, to, noticed);
         }
+        self.look_at_links();
     }
 
     /// The directions that a trouble cuts.
