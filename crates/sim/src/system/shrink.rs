@@ -7,6 +7,9 @@ use super::plan::Plan;
 /// The most plans that are tried.
 const TRIES_MAX: usize = 400;
 
+/// Violations are of one sort if so many of their words are the same.
+const SORT_WORDS: usize = 5;
+
 /// The shortest time during which clients work that is tried.
 const ACTIVE_MS_MIN: u64 = 200;
 
@@ -23,9 +26,12 @@ pub fn shrink(found: Violation, watch: &mut dyn FnMut(usize) -> bool) -> Violati
                 return best;
             }
             let Ok(plan) = changes.plan(best.plan.seed) else { continue };
-            if let Err(violation) = run(&Plan { wrong: best.plan.wrong, ..plan }) {
-                smaller = Some(violation);
-                break;
+            match run(&Plan { wrong: best.plan.wrong, ..plan }) {
+                Err(violation) if sort(&violation) == sort(&best) => {
+                    smaller = Some(violation);
+                    break;
+                }
+                _ => {}
             }
         }
         match smaller {
@@ -33,6 +39,12 @@ pub fn shrink(found: Violation, watch: &mut dyn FnMut(usize) -> bool) -> Violati
             None => return best,
         }
     }
+}
+
+/// The words of a violation that do not depend on numbers and names, or not much.
+fn sort(violation: &Violation) -> Vec<&str> {
+    let words = violation.what.split([' ', ':']);
+    words.filter(|word| word.chars().all(char::is_alphabetic)).take(SORT_WORDS).collect()
 }
 
 /// Changes that make a plan a little smaller.
