@@ -1,6 +1,7 @@
 //! One run from its start to its end: clients work while things go wrong; then everything heals, clients finish, sites
 //! come to agree, and the accounts are compared.
 
+use super::books;
 use super::calls::{Act, Kind};
 use super::plan::Plan;
 use super::world::World;
@@ -166,8 +167,9 @@ fn settle(world: &mut World) -> Result<Millis, String> {
     loop {
         let took = world.now() - since;
         let values = values(world)?;
-        match differing(world, &values) {
+        match differing(world, &values).or_else(|| books::unsettled(world)) {
             None => {
+                books::balance(world)?;
                 let bounded = bounded(world)?;
                 world.finish(&values, &bounded)?;
                 return Ok(took);

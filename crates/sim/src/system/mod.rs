@@ -5,6 +5,7 @@
 //! ([`check`]), and after everything has healed all sites must say the same, and exactly what was acknowledged.
 //! A [`Violation`] tells its seed, the plan and the last happenings, and [`shrink`] makes the plan smaller.
 
+mod books;
 mod calls;
 mod changes;
 mod check;
