@@ -8,7 +8,7 @@ use super::plan::Plan;
 const TRIES_MAX: usize = 400;
 
 /// Violations are of one sort if so many of their words are the same.
-const SORT_WORDS: usize = 5;
+const SORT_WORDS: usize = 8;
 
 /// The shortest time during which clients work that is tried.
 const ACTIVE_MS_MIN: u64 = 200;
