@@ -157,10 +157,7 @@ impl Plan {
         let own = choose(random, &[2, 3, 3, 3, 3, 4, 5]);
         let sites = given.unwrap_or(own);
         let shards = choose(random, &[1, 2, 2, 4]);
-        let mut topology = choose(random, &[Topology::Full, Topology::Full, Topology::Line, Topology::Star]);
-        if topology == Topology::Line && sites > 3 {
-            topology = Topology::Star;
-        }
+        let topology = choose(random, &[Topology::Full, Topology::Full, Topology::Line, Topology::Star]);
         let active_ms = between(random, 5, 25) * 1_000;
         let faults = Faults {
             loss: some(random, 0.5, &[0.01, 0.1, 0.3]),

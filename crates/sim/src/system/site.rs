@@ -10,6 +10,7 @@ use quipu_engine::{
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
+use std::collections::BTreeMap;
 
 /// Where wall clocks begin: some day in 2025.
 const UNIX_MS: u64 = 1_750_000_000_000;
@@ -37,6 +38,8 @@ pub(super) struct Site {
     pub(super) dying: Option<Millis>,
     /// Attempts that it has not answered.
     pub(super) open: Vec<usize>,
+    /// How far it has told others that it had got with each site's stream, its own too, by shard.
+    told: BTreeMap<ShardId, BTreeMap<SiteId, u64>>,
 }
 
 /// What comes out of a site's work.
@@ -74,6 +77,7 @@ impl Site {
             maintained_ms: 0,
             dying: None,
             open: Vec::new(),
+            told: BTreeMap::new(),
         }
     }
 
@@ -117,7 +121,31 @@ impl Site {
             opened.map_err(|error| format!("site {} cannot open its store: {error}", self.id))?;
         }
         self.host = Some(host);
+        self.remembers()
+    }
+
+    /// What a site has told others it still knows after it has died: it had stored it before.
+    fn remembers(&self) -> Result<(), String> {
+        for (shard, told) in &self.told {
+            for (of, told) in told {
+                let known = self.got_to(*shard, *of);
+                if known < *told {
+                    let id = self.id;
+                    return Err(format!(
+                        "site {id} comes back with {known} changes of site {of} in shard {}, and has told of {told}",
+                        shard.0
+                    ));
+                }
+            }
+        }
         Ok(())
+    }
+
+    /// How far it has got with a site's stream.
+    fn got_to(&self, shard: ShardId, of: SiteId) -> u64 {
+        let Some(host) = &self.host else { return 0 };
+        let known = if of == self.id { host.position(shard) } else { host.received(shard, of) };
+        known.unwrap_or(0)
     }
 
     #[cfg(feature = "testing")]
@@ -204,6 +232,12 @@ impl Site {
         let moment = self.moment(now);
         if let Some(host) = &mut self.host {
             host.outgoing(moment, envelopes);
+        }
+        for shard in envelopes.iter().map(|envelope| envelope.shard) {
+            for &of in &self.membership.members {
+                let known = self.got_to(shard, of);
+                self.told.entry(shard).or_default().insert(of, known);
+            }
         }
     }
 
