@@ -42,6 +42,46 @@ fn hunt() {
     }
 }
 
+#[test]
+fn try_variants() {
+    use quipu_engine::Rule::*;
+    let Ok(n) = std::env::var("VARIANTS") else { return };
+    let n: u64 = n.parse().unwrap();
+    for rule in [
+        IdsBelongToKeys,
+        RowsBeforeEntries,
+        ToldPositions,
+        LowestKeeps,
+        LearnedUntilSettled,
+        UnsettledRightsWait,
+        UnsettledAreKept,
+        AddBack,
+        DefinitionsWait,
+        BoundedRowsTogether,
+    ] {
+        let wrong = Wrong { rules: Rules::without(rule), ..Wrong::default() };
+        let mut caught = Vec::new();
+        let started = std::time::Instant::now();
+        let mut done = 0;
+        for seed in 0..n {
+            done += 1;
+            if [81, 219, 220].contains(&seed) {
+                continue;
+            }
+            if let Err(violation) = run(&Plan { wrong, ..Plan::of(seed) }) {
+                caught.push(violation.to_string());
+                if caught.len() == 4 {
+                    break;
+                }
+            }
+        }
+        println!("{rule:?}: {} in {done} seeds, {:?}", caught.len(), started.elapsed());
+        for c in caught {
+            println!("    {}", c.chars().take(170).collect::<String>());
+        }
+    }
+}
+
 /// A rule that is left out.
 struct Variant {
     wrong: Wrong,

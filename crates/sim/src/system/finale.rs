@@ -3,6 +3,7 @@
 
 use super::books;
 use super::calls::{Act, Kind};
+use super::floor;
 use super::plan::Plan;
 use super::world::World;
 use crate::core::Millis;
@@ -97,9 +98,10 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
     world.heal()?;
     close(world)?;
     summary.settled_after_ms = settle(world)?;
+    floor::check(world)?;
     summary.virtual_ms = world.now();
     summary.attempts = world.attempts.iter().filter(|attempt| attempt.client.is_some()).count() as u64;
-    summary.calls = world.calls.iter().filter(|call| call.producer != u32::MAX).count() as u64;
+    summary.calls = world.client_calls;
     summary.messages = world.between.sent();
     summary.acknowledged = world.acknowledged;
     summary.troubles = world.plan.troubles.len() as u64;

@@ -11,6 +11,7 @@ mod changes;
 mod check;
 mod client;
 mod finale;
+mod floor;
 mod history;
 mod links;
 mod plan;

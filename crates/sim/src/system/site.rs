@@ -200,9 +200,7 @@ impl Site {
         let Some(host) = &mut self.host else { return Worked::default() };
         self.maintained_ms = now;
         let mut released = Released::default();
-        for _ in self.shards.all() {
-            host.maintain(moment, &mut released);
-        }
+        host.maintain(moment, &mut released);
         Worked { replies: released.replies, wrote: false }
     }
 

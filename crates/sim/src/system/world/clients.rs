@@ -41,6 +41,7 @@ impl World {
             None => asking.next_call(&mut self.pool, &self.plan, self.queue.now()),
         };
         self.calls.push(call);
+        self.client_calls += 1;
         self.attempt(client, self.calls.len() - 1, site, 1);
     }
 

@@ -80,6 +80,8 @@ pub(super) struct World {
     /// Nothing goes wrong any more.
     healed: bool,
     pub(super) acknowledged: u64,
+    /// Calls that clients have made.
+    pub(super) client_calls: u64,
 }
 
 /// Between clients and sites: near ones, and a request may come late.
@@ -126,6 +128,7 @@ impl World {
             closing: false,
             healed: false,
             acknowledged: 0,
+            client_calls: 0,
             plan,
         }
     }
