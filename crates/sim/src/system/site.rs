@@ -15,6 +15,9 @@ use std::collections::BTreeMap;
 /// Where wall clocks begin: some day in 2025.
 const UNIX_MS: u64 = 1_750_000_000_000;
 
+/// A site may want to work at once so many times in a row without anything to say.
+const RESTLESS_MAX: u32 = 200;
+
 /// A site, with or without a process.
 pub(super) struct Site {
     pub(super) id: SiteId,
@@ -38,6 +41,8 @@ pub(super) struct Site {
     pub(super) dying: Option<Millis>,
     /// Attempts that it has not answered.
     pub(super) open: Vec<usize>,
+    /// How often in a row it wanted to work at once, and then had nothing to say.
+    restless: u32,
     /// How far it has told others that it had got with each site's stream, its own too, by shard.
     told: BTreeMap<ShardId, BTreeMap<SiteId, u64>>,
 }
@@ -77,6 +82,7 @@ impl Site {
             maintained_ms: 0,
             dying: None,
             open: Vec::new(),
+            restless: 0,
             told: BTreeMap::new(),
         }
     }
@@ -243,6 +249,16 @@ impl Site {
     pub(super) fn wants_at(&self) -> Option<Millis> {
         let wanted = self.host.as_ref()?.wants_at()?;
         Some(self.started_ms.saturating_add(wanted))
+    }
+
+    /// Does it rest when it has nothing to say? A process that always wants to work again at once takes a whole processor.
+    pub(super) fn rests(&mut self, now: Millis, spoke: bool) -> Result<(), String> {
+        let is_restless = !spoke && self.wants_at().is_some_and(|at| at <= now);
+        self.restless = if is_restless { self.restless + 1 } else { 0 };
+        if self.restless > RESTLESS_MAX {
+            return Err(format!("site {} wants to work again and again, and has nothing to say", self.id));
+        }
+        Ok(())
     }
 
     /// The books of its shards.

@@ -89,9 +89,10 @@ impl World {
         self.closing = true;
     }
 
-    /// Does no client wait for an answer?
+    /// Have clients finished?
     pub(in crate::system) fn is_quiet(&self) -> bool {
-        self.clients.iter().all(|client| client.waiting.is_none())
+        self.closing
+            && self.clients.iter().all(|client| client.waiting.is_none())
             && self.sites.iter().all(|site| site.open.is_empty())
     }
 }

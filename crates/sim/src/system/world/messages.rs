@@ -20,11 +20,12 @@ pub(in crate::system) enum Parcel {
 }
 
 impl World {
-    /// Sends what a site has to say.
-    pub(super) fn send(&mut self, from: usize) {
+    /// Sends what a site has to say. Returns whether that was something.
+    pub(super) fn send(&mut self, from: usize) -> bool {
         let now = self.now();
         let mut envelopes = std::mem::take(&mut self.envelopes);
         self.sites[from].outgoing(now, &mut envelopes);
+        let speaks = !envelopes.is_empty();
         for Envelope { to, shard, message } in envelopes.drain(..) {
             let to = Site::index_of(to);
             if !self.links.carries(from, to) {
@@ -39,6 +40,7 @@ impl World {
             self.between.send(&mut self.queue, node(from), node(to), event);
         }
         self.envelopes = envelopes;
+        speaks
     }
 
     /// A message arrives.

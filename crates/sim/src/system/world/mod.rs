@@ -23,6 +23,9 @@ use std::collections::BTreeMap;
 /// A site looks after itself at least so often.
 const TICK_MS: Millis = 50;
 
+/// When no client asks for anything, so often.
+const IDLE_TICK_MS: Millis = 1_000;
+
 /// Something that is to happen.
 #[derive(Debug, Clone)]
 pub(super) enum Event {

@@ -1,6 +1,6 @@
 //! What sites do: take calls, commit, answer, die.
 
-use super::{Event, TICK_MS, Verdict, World};
+use super::{Event, IDLE_TICK_MS, TICK_MS, Verdict, World};
 use crate::core::Millis;
 use crate::system::calls::{Attempt, Stage};
 use crate::system::check::Seen;
@@ -59,10 +59,12 @@ impl World {
             let worked = self.sites[site].maintain(now);
             self.release(site, worked)?;
         }
-        self.send(site);
-        let wanted =
-            self.sites[site].wants_at().map_or(TICK_MS, |at| at.saturating_sub(now).clamp(1, TICK_MS));
-        self.schedule(site, wanted);
+        let sent = self.send(site);
+        self.sites[site].rests(now, sent)?;
+        // After the end there is nothing to hurry for.
+        let tick_ms = if self.is_quiet() { IDLE_TICK_MS } else { TICK_MS };
+        let wanted = self.sites[site].wants_at();
+        self.schedule(site, wanted.map_or(tick_ms, |at| at.saturating_sub(now).clamp(1, tick_ms)));
         Ok(())
     }
 
