@@ -212,7 +212,7 @@ impl Plan {
             memory_bytes: 16 << 20,
             unsettled_max: 32 << 10,
             skews_ms: vec![0; 3],
-            work: Work { mix, keys: 100, think_ms: 95, loss: 0.0, late: 0.0, stale: 0.0, ..calm.work },
+            work: Work { mix, keys: 100, think_ms: 75, loss: 0.0, late: 0.0, stale: 0.0, ..calm.work },
             troubles: Vec::new(),
             ..calm
         }
