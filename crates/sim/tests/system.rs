@@ -110,7 +110,7 @@ fn retrying(seed: u64, mix: Mix) -> Plan {
 fn backlog(seed: u64) -> Plan {
     let plan = Plan::with_sites(seed, Some(3));
     let work =
-        Work { mix: Mix { ids: 1, ..NOTHING }, keys: 20, think_ms: 5, loss: 0.0, late: 0.0, ..plan.work };
+        Work { mix: Mix { ids: 1, ..NOTHING }, keys: 2_000, think_ms: 5, loss: 0.0, late: 0.0, ..plan.work };
     let cut =
         |at_ms, group| Planned { at_ms, trouble: Trouble::Split { group, noticed: true, for_ms: 3_000 } };
     let troubles = vec![cut(500, 1), cut(4_000, 2)];

@@ -206,7 +206,7 @@ impl Plan {
             latency_ms: 40,
             latency_spread_ms: 10.0,
             faults: Faults::NONE,
-            encoded: true,
+            encoded: false,
             commit_ms: 1,
             window_ms: 600_000,
             memory_bytes: 16 << 20,
