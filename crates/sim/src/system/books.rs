@@ -7,8 +7,11 @@ use quipu_engine::{ShardAudit, SiteAudit};
 /// What is not as it must be once everything has settled.
 pub(super) fn unsettled(world: &World) -> Option<String> {
     let books: Vec<Vec<ShardAudit>> = world.sites.iter().map(super::site::Site::audit).collect();
+    let members = world.members();
+    // Of a site that has left, what one of the others knows stands for all.
     let own = |site: usize, shard: usize| -> Option<&SiteAudit> {
-        books[site].get(shard)?.sites.iter().find(|audit| audit.site == world.sites[site].id)
+        let keeper = if world.sites[site].gone { members[0] } else { site };
+        books[keeper].get(shard)?.sites.iter().find(|audit| audit.site == world.sites[site].id)
     };
     for (site, shards) in books.iter().enumerate() {
         let at = world.sites[site].id;
@@ -47,10 +50,13 @@ pub(super) fn balance(world: &World) -> Result<(), String> {
             let counted = [issued, set, cancelled].into_iter().fold((0u64, 0u64), |sum, pn: &Pn| {
                 (sum.0.wrapping_add(pn.added), sum.1.wrapping_add(pn.subtracted))
             });
-            for (other, others) in books.iter().enumerate() {
+            for other in world.members() {
                 let id = world.sites[site].id;
-                let known =
-                    others[shard].sites.iter().find(|audit| audit.site == id).map(|audit| audit.counted);
+                let known = books[other][shard]
+                    .sites
+                    .iter()
+                    .find(|audit| audit.site == id)
+                    .map(|audit| audit.counted);
                 if known.map(|pn| (pn.added, pn.subtracted)) != Some(counted) {
                     return Err(format!(
                         "site {} has counted {counted:?} in shard {shard}, and site {} knows of {known:?}",

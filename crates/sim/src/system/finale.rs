@@ -112,6 +112,7 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
 /// The counters with bounds at one moment: what all sites together have counted is within them.
 fn look(world: &mut World) -> Result<(), String> {
     let keys: Vec<usize> = of_kind(world, Kind::Bounded);
+    // What a site that has left has counted stands in the rows of nobody who could be asked.
     if keys.is_empty() || !world.sites.iter().all(super::site::Site::is_up) {
         return Ok(());
     }
@@ -186,21 +187,23 @@ fn settle(world: &mut World) -> Result<Millis, String> {
 
 /// What each site says of each counter.
 fn values(world: &mut World) -> Result<Vec<Vec<Option<i64>>>, String> {
-    let (sites, keys) = (world.sites.len(), world.pool.keys.len());
+    let sites = world.members();
+    let keys = 0..world.pool.keys.len();
     let questions: Vec<_> =
-        (0..keys).flat_map(|key| (0..sites).map(move |site| (site, key, Act::Get))).collect();
+        keys.flat_map(|key| sites.iter().map(move |&site| (site, key, Act::Get))).collect();
     let answers = world.ask(&questions)?;
     let value = |answer: &Option<Reply>| match answer {
         Some(Reply::Value(value)) => *value,
         _ => None,
     };
-    Ok(answers.chunks(sites).map(|answers| answers.iter().map(value).collect()).collect())
+    Ok(answers.chunks(sites.len()).map(|answers| answers.iter().map(value).collect()).collect())
 }
 
 /// Which counters have bounds.
 fn bounded(world: &mut World) -> Result<Vec<bool>, String> {
     let keys = of_kind(world, Kind::Bounded);
-    let questions: Vec<_> = keys.iter().map(|&key| (0, key, Act::Inspect)).collect();
+    let first = world.members()[0];
+    let questions: Vec<_> = keys.iter().map(|&key| (first, key, Act::Inspect)).collect();
     let answers = world.ask(&questions)?;
     let mut bounded = vec![false; world.pool.keys.len()];
     for (key, answer) in keys.into_iter().zip(answers) {

@@ -28,7 +28,7 @@ pub(super) fn check(world: &mut World) -> Result<(), String> {
     let wait_ms = 2 * world.plan.window_ms + 2 * SLICE_MS + CHECKPOINTS_MS;
     world.run_until(world.now() + wait_ms)?;
     forgotten(world)?;
-    for site in 0..world.sites.len() {
+    for site in world.members() {
         for shard in (0..world.plan.shards).map(ShardId) {
             rows(world, site, shard)?;
         }

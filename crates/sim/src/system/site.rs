@@ -33,6 +33,10 @@ pub(super) struct Site {
     pub(super) skew_ms: i64,
     /// How many processes there were.
     pub(super) run: u32,
+    /// It takes no more calls, and leaves when the others have all that it wrote; then this one answers for it.
+    pub(super) leaving: Option<usize>,
+    /// It has left.
+    pub(super) gone: bool,
     /// When it works next.
     pub(super) works_at: Option<Millis>,
     /// When it last looked after its store.
@@ -78,6 +82,8 @@ impl Site {
             started_ms: 0,
             skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
             run: 0,
+            leaving: None,
+            gone: false,
             works_at: None,
             maintained_ms: 0,
             dying: None,
@@ -208,6 +214,27 @@ impl Site {
         let mut released = Released::default();
         host.maintain(moment, &mut released);
         Worked { replies: released.replies, wrote: false }
+    }
+
+    /// Who belongs to the cluster from now on.
+    pub(super) fn follow(&mut self, membership: &Membership) {
+        self.membership = membership.clone();
+        if let Some(host) = &mut self.host {
+            host.set_membership(membership);
+        }
+    }
+
+    pub(super) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Have all others what it has written?
+    pub(super) fn is_drained(&self) -> bool {
+        let Some(host) = &self.host else { return false };
+        let others = self.membership.members.len() - 1;
+        let has_all =
+            |shard| host.position(shard).is_some_and(|last| host.acknowledged(shard, last) == others);
+        self.open.is_empty() && self.shards.all().all(has_all)
     }
 
     /// There is a link to another site, or it is gone.

@@ -1,6 +1,6 @@
 //! What goes wrong in a run, and when.
 
-use super::plan::Plan;
+use super::plan::{Plan, Topology};
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
 use quipu_storage::memory::{Crash, Fault};
@@ -64,6 +64,13 @@ pub enum Trouble {
         /// After so many rows.
         rows: usize,
     },
+    /// A site takes no more calls, waits until the others have all that it wrote, and leaves for good.
+    Leave {
+        /// The site.
+        site: usize,
+        /// Who answers for it from then on.
+        heir: usize,
+    },
     /// A site's wall clock jumps.
     Clock {
         /// The site.
@@ -92,10 +99,19 @@ enum Kind {
     Disk,
     Table,
     Clock,
+    Leave,
 }
 
-const KINDS: [Kind; 7] =
-    [Kind::Crash, Kind::CrashInCommit, Kind::Cut, Kind::Split, Kind::Disk, Kind::Table, Kind::Clock];
+const KINDS: [Kind; 8] = [
+    Kind::Crash,
+    Kind::CrashInCommit,
+    Kind::Cut,
+    Kind::Split,
+    Kind::Disk,
+    Kind::Table,
+    Kind::Clock,
+    Kind::Leave,
+];
 
 /// The most troubles of one run.
 const TROUBLES_MAX: usize = 24;
@@ -107,6 +123,10 @@ impl Trouble {
         if plan.work.stale > 0.0 {
             // That an id is too old is told by the clock: one that is set back forgets.
             kinds.retain(|kind| *kind != Kind::Clock);
+        }
+        if plan.sites < 3 || plan.topology != Topology::Full {
+            // Those that stay must still reach each other.
+            kinds.retain(|kind| *kind != Kind::Leave);
         }
         if kinds.is_empty() {
             return Vec::new();
@@ -151,6 +171,10 @@ impl Trouble {
                 Self::Disk { site, shard, fault, times: 1 + random.below(3) }
             }
             Kind::Table => Self::Table { site, rows: random.below(4) },
+            Kind::Leave => {
+                let heir = (site + 1 + random.below(plan.sites - 1)) % plan.sites;
+                Self::Leave { site, heir }
+            }
             Kind::Clock => {
                 Self::Clock { site, by_ms: *random.pick(&[-20_000, -3_000, -100, 100, 3_000, 20_000]) }
             }

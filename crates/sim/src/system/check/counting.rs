@@ -97,7 +97,7 @@ impl Check for Counting {
         for (number, key) in last.keys.iter().enumerate().filter(|(_, key)| key.kind != Kind::Resets) {
             let account = at(&mut self.accounts, number);
             let initial = if last.bounded[number] { i128::from(key.limits.initial) } else { 0 };
-            for (site, value) in last.values[number].iter().enumerate() {
+            for (site, value) in last.sites.iter().zip(&last.values[number]) {
                 let value = value.map_or(0, i128::from);
                 if !account.allows(value - initial) {
                     return Err(format!(

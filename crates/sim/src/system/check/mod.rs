@@ -40,7 +40,9 @@ impl Seen<'_> {
 /// What all sites say in the end, when everything has settled.
 pub(super) struct Final<'a> {
     pub(super) keys: &'a [Key],
-    /// By counter, then by site.
+    /// The sites that are left.
+    pub(in crate::system) sites: &'a [usize],
+    /// By counter, then by site, in that order.
     pub(super) values: &'a [Vec<Option<i64>>],
     /// Was the counter created with bounds?
     pub(super) bounded: &'a [bool],

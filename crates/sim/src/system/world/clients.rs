@@ -84,6 +84,11 @@ impl World {
         self.queue.push(wait, Event::Wake { client, turn });
     }
 
+    /// Clients of a site that leaves go to another one.
+    pub(super) fn clients_move(&mut self, from: usize, to: usize) {
+        self.clients.iter_mut().filter(|client| client.home == from).for_each(|client| client.home = to);
+    }
+
     /// From now on clients finish what they have begun, and begin nothing.
     pub(in crate::system) fn close(&mut self) {
         self.closing = true;

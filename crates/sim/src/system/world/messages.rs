@@ -64,7 +64,13 @@ impl World {
             self.note(Note::Text(format!("site {} shard {} hears site {sender}: {text}", to + 1, shard.0)));
         }
         let received = message.and_then(|message| self.sites[to].receive(shard, sender, message, now));
-        received.map_err(|error| format!("site {} refuses a message of site {sender}: {error}", to + 1))?;
+        if let Err(error) = received {
+            // One that has left is not heard any more, whatever was under way.
+            return match self.sites[from].gone {
+                true => Ok(()),
+                false => Err(format!("site {} refuses a message of site {sender}: {error}", to + 1)),
+            };
+        }
         self.schedule(to, self.plan.commit_ms);
         Ok(())
     }

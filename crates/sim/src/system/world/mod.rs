@@ -16,9 +16,10 @@ use super::plan::Plan;
 use super::site::Site;
 use crate::core::{Backbone, Delay, Faults, Millis, Network, Node, Queue};
 use quipu_crdt::testing::Random;
-use quipu_engine::{Envelope, Reply};
+use quipu_engine::{Envelope, Membership, Reply};
 use quipu_storage::ShardId;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A site looks after itself at least so often.
 const TICK_MS: Millis = 50;
@@ -45,6 +46,10 @@ pub(super) enum Event {
     Restart { site: usize },
     /// A message of another site arrives.
     Message { from: usize, to: usize, shard: ShardId, parcel: Parcel },
+    /// A site that leaves looks whether it can.
+    Leave { site: usize },
+    /// A site hears who belongs to the cluster now.
+    Follow { site: usize, membership: Rc<Membership> },
     /// Two sites try to connect.
     Connect { a: usize, b: usize },
 }
@@ -140,6 +145,11 @@ impl World {
         self.queue.now()
     }
 
+    /// The sites that have not left.
+    pub(super) fn members(&self) -> Vec<usize> {
+        (0..self.sites.len()).filter(|&site| !self.sites[site].gone).collect()
+    }
+
     pub(super) fn note(&mut self, note: Note) {
         self.history.note(self.queue.now(), note);
         if self.history.aloud {
@@ -203,12 +213,18 @@ impl World {
                 Ok(())
             }
             Event::Message { from, to, shard, parcel } => self.receive(from, to, shard, parcel),
+            Event::Leave { site } => self.leave(site),
+            Event::Follow { site, membership } => {
+                self.sites[site].follow(&membership);
+                self.schedule(site, self.plan.commit_ms);
+                Ok(())
+            }
             Event::Connect { a, b } => {
                 self.connect(a, b);
                 Ok(())
             }
             Event::Restart { site } => {
-                if self.sites[site].is_up() {
+                if self.sites[site].is_up() || self.sites[site].gone {
                     return Ok(());
                 }
                 self.start_site(site)

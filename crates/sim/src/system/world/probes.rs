@@ -24,7 +24,7 @@ impl World {
     /// Asks all sites what became of an operation.
     pub(in crate::system) fn ask_outcome(&mut self, number: usize) -> Result<Vec<Option<Reply>>, String> {
         let call = Call { act: Act::Outcome, ..self.calls[number].clone() };
-        self.ask_all((0..self.sites.len()).map(|site| (site, call.clone())).collect())
+        self.ask_all(self.members().into_iter().map(|site| (site, call.clone())).collect())
     }
 
     fn ask_all(&mut self, calls: Vec<(usize, Call)>) -> Result<Vec<Option<Reply>>, String> {
@@ -54,7 +54,8 @@ impl World {
         bounded: &[bool],
     ) -> Result<(), String> {
         let keys: &[Key] = &self.pool.keys;
-        let last = Final { keys, values, bounded };
+        let sites = &self.members();
+        let last = Final { keys, sites, values, bounded };
         self.checks.iter_mut().try_for_each(|check| check.finished(&last))
     }
 }

@@ -21,7 +21,7 @@ impl World {
     /// A call reaches its site.
     pub(super) fn take(&mut self, attempt: usize) {
         let site = self.attempts[attempt].site;
-        if !self.sites[site].is_up() {
+        if !self.sites[site].is_up() || self.sites[site].leaving.is_some() {
             self.attempts[attempt].stage = Stage::Done;
             return self.tell(attempt, Verdict::Again);
         }
