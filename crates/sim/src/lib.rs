@@ -1,11 +1,12 @@
 //! Quipu in virtual time.
 //!
-//! Everything here runs the types of `quipu-crdt` themselves and is determined by its seed.
+//! Everything here runs the types of `quipu-crdt` and the engine themselves and is determined by its seed.
 //!
 //! - [`core`]: virtual time, and a network that misbehaves on demand. It knows nothing of what runs on it.
 //! - [`handoff`]: the experiments of the handoff paper, on the core.
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
 //! - [`filters`]: the experiments with the forgetful Bloom filter.
+//! - [`system`]: the whole system, the real engine at several sites with everything that can go wrong.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
 pub mod core;
@@ -13,6 +14,7 @@ pub mod filters;
 pub mod handoff;
 pub mod report;
 mod run;
+pub mod system;
 pub mod trace;
 
 pub use run::{Refused, RunError, Watch};

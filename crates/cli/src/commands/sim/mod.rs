@@ -11,6 +11,7 @@ pub(crate) mod progress;
 mod reconnect;
 mod retire;
 mod sessions;
+mod system;
 mod table;
 mod trace;
 
@@ -22,6 +23,7 @@ pub(crate) enum Command {
     Reconnect(reconnect::Args),
     Retire(retire::Args),
     Trace(trace::Args),
+    System(system::Args),
     /// How often a forgetful Bloom filter errs when any filter is asked, and when pairs of neighbours are
     FbfMembership(filters::membership::Args),
     /// How often a forgetful Bloom filter errs: by the paper's equation, by the corrected one, and measured
@@ -47,6 +49,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Reconnect(args) => reconnect::run(&args),
         Command::Retire(args) => retire::run(&args),
         Command::Trace(args) => trace::run(&args),
+        Command::System(args) => system::run(&args),
         Command::FbfMembership(args) => filters::membership::run(&args),
         Command::FbfModel(args) => filters::model::run(&args),
         Command::FbfRefresh(args) => filters::refresh::run(&args),

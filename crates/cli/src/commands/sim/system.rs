@@ -1,0 +1,244 @@
+//! `quipu sim system`: the whole system in virtual time, from seeds.
+
+use super::output::print;
+use crate::failure::Failure;
+use crate::interrupt;
+use indicatif::{ProgressBar, ProgressStyle};
+use quipu_sim::core::Millis;
+use quipu_sim::system::{Changes, Feature, Plan, Summary, Violation, run as run_plan, run_aloud, shrink};
+use serde_json::json;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The whole system: the real engine at several sites, with everything that can go wrong, from one seed
+///
+/// Each seed is a plan of its own: how many sites and clients, what they count, how messages are delayed, lost, repeated
+/// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump. Checked at every answer:
+/// bounds, reads that go backwards, answers that contradict each other. In the end everything heals, and all sites must
+/// say exactly what was acknowledged.
+///
+/// A violation prints the seed, its plan, the last happenings and the command that replays it, and exits with 1.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:
+  quipu sim system --seed 7                          one seed
+  quipu sim system --seeds 0..1000                   a thousand seeds
+  quipu sim system --seed 7 --shrink                 a smaller plan that fails too
+  quipu sim system --seed 7 --aloud                  everything that happens
+  quipu sim system --endless                         until something fails, or Ctrl-C
+  quipu sim system --speed                           how much virtual time one second is worth")]
+pub(crate) struct Args {
+    /// The seed to run, or the first of them
+    #[arg(long, default_value_t = 1, value_name = "S")]
+    seed: u64,
+    /// The seeds from A up to, not including, B
+    #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with_all = ["seed", "count", "endless"])]
+    seeds: Option<Range<u64>>,
+    /// So many seeds, from --seed on
+    #[arg(long, value_name = "N", conflicts_with = "endless")]
+    count: Option<u64>,
+    /// One seed after the other until something fails, or Ctrl-C
+    #[arg(long)]
+    endless: bool,
+    /// Sites, instead of as many as the seed says
+    #[arg(long, value_name = "N")]
+    sites: Option<usize>,
+    /// Clients, instead of as many as the seed says
+    #[arg(long, value_name = "N")]
+    clients: Option<usize>,
+    /// For how long clients work, instead of as long as the seed says
+    #[arg(long, value_name = "MS")]
+    active_ms: Option<Millis>,
+    /// Counters of each kind, instead of as many as the seed says
+    #[arg(long, value_name = "N")]
+    keys: Option<usize>,
+    /// Only these of the seed's troubles, by number; "none" for none
+    #[arg(long, value_name = "LIST", value_parser = troubles)]
+    troubles: Option<Numbers>,
+    /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, bytes,
+    /// eviction, skews, shards
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    without: Vec<Feature>,
+    /// When a seed fails, look for a smaller plan that fails too
+    #[arg(long)]
+    shrink: bool,
+    /// Print everything that happens
+    #[arg(long)]
+    aloud: bool,
+    /// How much virtual time of three sites and a hundred clients, each adding ten times a second, one second is worth
+    #[arg(long, conflicts_with_all = ["seeds", "count", "endless", "shrink", "aloud"])]
+    speed: bool,
+    /// One JSON object instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Numbers of troubles. (A type of its own: clap takes a plain vector for a flag that is given several times.)
+#[derive(Debug, Clone)]
+struct Numbers(Vec<usize>);
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let wrong = || format!("{text} is not of the form A..B, with A less than B");
+    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
+    let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { return Err(wrong()) };
+    if from < to { Ok(from..to) } else { Err(wrong()) }
+}
+
+fn troubles(text: &str) -> Result<Numbers, String> {
+    if text == "none" {
+        return Ok(Numbers(Vec::new()));
+    }
+    let numbers: Result<_, _> = text.split(',').map(str::parse).collect();
+    numbers.map(Numbers).map_err(|_| format!("{text} is not \"none\", nor numbers with commas between them"))
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.speed {
+        return speed(args);
+    }
+    let changes = Changes {
+        sites: args.sites,
+        clients: args.clients,
+        active_ms: args.active_ms,
+        keys: args.keys,
+        troubles: args.troubles.clone().map(|numbers| numbers.0),
+        without: args.without.clone(),
+    };
+    let seeds = match &args.seeds {
+        Some(seeds) => seeds.clone(),
+        None if args.endless => args.seed..u64::MAX,
+        None => args.seed..args.seed.saturating_add(args.count.unwrap_or(1)),
+    };
+    // What cannot be is refused before anything runs.
+    changes.plan(seeds.start)?;
+    let interrupted = interrupt::flag();
+    let bar = bar(args, &seeds);
+    let started = Instant::now();
+    let mut totals = Totals::default();
+    for seed in seeds {
+        if interrupted.load(Ordering::Relaxed) {
+            break;
+        }
+        let plan = changes.plan(seed)?;
+        match if args.aloud { run_aloud(&plan) } else { run_plan(&plan) } {
+            Ok(summary) => totals.add(&summary),
+            Err(violation) => {
+                bar.finish_and_clear();
+                return Err(report(args, violation));
+            }
+        }
+        bar.set_message(format!("{} s virtual", totals.sum.virtual_ms / 1_000));
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    print(&totals.show(args, started.elapsed()))?;
+    // An endless run has no other end.
+    if interrupted.load(Ordering::Relaxed) && !args.endless { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
+fn bar(args: &Args, seeds: &Range<u64>) -> ProgressBar {
+    let bar = if args.endless { ProgressBar::no_length() } else { ProgressBar::new(seeds.end - seeds.start) };
+    let template = if args.endless {
+        "{spinner} {human_pos} seeds, {per_sec}, {elapsed}, {msg}"
+    } else {
+        "{bar:40} {human_pos}/{human_len} seeds, {per_sec}, {eta} left, {msg}"
+    };
+    bar.with_style(ProgressStyle::with_template(template).expect("the template is valid"))
+}
+
+fn report(args: &Args, violation: Violation) -> Failure {
+    let violation = if args.shrink {
+        let bar = ProgressBar::no_length();
+        let smaller = shrink(violation, &mut |tries| {
+            bar.set_position(tries as u64);
+            !interrupt::flag().load(Ordering::Relaxed)
+        });
+        bar.finish_and_clear();
+        smaller
+    } else {
+        violation
+    };
+    if args.json {
+        let Violation { plan, time_ms, what, events } = &violation;
+        let value = json!({
+            "command": plan.command(), "seed": plan.seed, "time_ms": time_ms, "violation": what,
+            "plan": plan.to_string(), "events": events,
+        });
+        println!("{value}");
+    }
+    Failure::failed(violation.in_full())
+}
+
+/// Sums over seeds.
+#[derive(Default)]
+struct Totals {
+    seeds: u64,
+    sum: Summary,
+    settled_ms_max: Millis,
+}
+
+impl Totals {
+    fn add(&mut self, summary: &Summary) {
+        self.seeds += 1;
+        self.sum.virtual_ms += summary.virtual_ms;
+        self.sum.calls += summary.calls;
+        self.sum.attempts += summary.attempts;
+        self.sum.acknowledged += summary.acknowledged;
+        self.sum.messages += summary.messages;
+        self.sum.troubles += summary.troubles;
+        self.sum.counters += summary.counters;
+        self.settled_ms_max = self.settled_ms_max.max(summary.settled_after_ms);
+    }
+
+    fn show(&self, args: &Args, elapsed: Duration) -> String {
+        let Self { seeds, sum, settled_ms_max } = self;
+        let Summary { virtual_ms, calls, attempts, acknowledged, messages, troubles, counters, .. } = sum;
+        let seconds = elapsed.as_secs_f64();
+        if args.json {
+            let value = json!({
+                "seeds": seeds, "violations": 0, "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
+                "acknowledged": acknowledged, "messages": messages, "troubles": troubles, "counters": counters,
+                "settled_after_ms_max": settled_ms_max, "seconds": seconds,
+            });
+            return format!("{value}\n");
+        }
+        format!(
+            "{seeds} seeds: no condition was violated\n\
+             \x20 virtual    {:>12}   seconds\n\
+             \x20 calls      {calls:>12}   of clients, in {attempts} attempts\n\
+             \x20 adds       {acknowledged:>12}   acknowledged, all counted once on {counters} counters\n\
+             \x20 messages   {messages:>12}   between sites\n\
+             \x20 troubles   {troubles:>12}   after which sites agreed within {settled_ms_max} ms\n\
+             \x20 {seconds:.1} s\n",
+            virtual_ms / 1_000
+        )
+    }
+}
+
+fn speed(args: &Args) -> Result<(), Failure> {
+    let mut plan = Plan::of_speed(args.seed);
+    plan.clients = args.clients.unwrap_or(plan.clients);
+    plan.active_ms = args.active_ms.unwrap_or(plan.active_ms);
+    plan.check()?;
+    let started = Instant::now();
+    let summary = run_plan(&plan).map_err(|violation| report(args, violation))?;
+    let seconds = started.elapsed().as_secs_f64();
+    let worth = summary.virtual_ms as f64 / 1_000.0 / seconds;
+    if args.json {
+        let value = json!({
+            "seed": plan.seed, "sites": plan.sites, "clients": plan.clients, "virtual_ms": summary.virtual_ms,
+            "acknowledged": summary.acknowledged, "messages": summary.messages, "seconds": seconds,
+            "virtual_seconds_per_second": worth,
+        });
+        return print(&format!("{value}\n"));
+    }
+    print(&format!(
+        "{} sites, {} clients: {} s virtual, {} adds and {} messages in {seconds:.2} s, all checks on\n\
+         one second is worth {worth:.0} virtual seconds\n",
+        plan.sites,
+        plan.clients,
+        summary.virtual_ms / 1_000,
+        summary.acknowledged,
+        summary.messages
+    ))
+}

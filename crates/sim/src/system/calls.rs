@@ -1,0 +1,146 @@
+//! What clients ask for: counters, calls, and attempts to make them.
+
+use super::plan::Plan;
+use crate::core::Millis;
+use quipu_engine::{Beyond, Limits, Shards};
+use quipu_storage::ShardId;
+
+/// What a counter is used for. Checks differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// Only plain adds of positive amounts.
+    Plain,
+    /// Adds and subtractions with ids, and plain ones.
+    Ids,
+    /// With bounds.
+    Bounded,
+    /// Set and deleted: each call has a digit of its own in the value.
+    Resets,
+}
+
+/// A counter.
+#[derive(Debug, Clone)]
+pub(super) struct Key {
+    pub(super) name: Vec<u8>,
+    pub(super) shard: ShardId,
+    pub(super) kind: Kind,
+    /// Of a bounded counter.
+    pub(super) limits: Limits,
+    /// The next digit, of a counter that is reset.
+    digit: u32,
+}
+
+/// So many calls share a counter that is reset. Digits have base 4, so that a call that counted twice shows.
+const DIGITS_MAX: u32 = 28;
+
+impl Key {
+    pub(super) fn new(kind: Kind, number: usize, plan: &Plan) -> Self {
+        let letter = match kind {
+            Kind::Plain => 'p',
+            Kind::Ids => 'i',
+            Kind::Bounded => 'b',
+            Kind::Resets => 'r',
+        };
+        let name = format!("{letter}{number}").into_bytes();
+        let shards = Shards::new(plan.shards).expect("a power of two");
+        let room = plan.work.room;
+        // Bounds on both sides, below alone, and above alone.
+        let (minimum, maximum) = match number % 3 {
+            0 => (Some(0), Some(room)),
+            1 => (Some(-room), None),
+            _ => (None, Some(room)),
+        };
+        let initial = if number.is_multiple_of(2) { room / 2 } else { 0 };
+        Self { shard: shards.of(&name), name, kind, limits: Limits { minimum, maximum, initial }, digit: 0 }
+    }
+
+    /// The amount of the next call on a counter that is reset, if it has room for one.
+    pub(super) fn next_amount(&mut self) -> Option<i64> {
+        let digit = self.digit;
+        if digit == DIGITS_MAX {
+            return None;
+        }
+        self.digit += 1;
+        Some(1 << (2 * digit))
+    }
+}
+
+/// An operation's id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Id {
+    /// Of all operations of the run.
+    pub(super) number: usize,
+    pub(super) bytes: Box<[u8]>,
+    /// Does it tell its age?
+    pub(super) aged: bool,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Act {
+    Add { amount: i64, beyond: Beyond, remote_ms: Millis },
+    Get,
+    Reset { to: Option<i64> },
+    Create { wait_ms: Millis },
+    Inspect,
+    Outcome,
+}
+
+/// Something that a client wants done once.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) key: usize,
+    pub(super) act: Act,
+    pub(super) id: Option<Id>,
+    pub(super) producer: u32,
+    pub(super) since_ms: Millis,
+}
+
+/// How far an attempt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// On its way to the site.
+    Sent,
+    /// Taken by the engine, not yet part of a commit.
+    Taken,
+    /// A commit was begun that may hold it.
+    Offered,
+    /// Answered, or lost.
+    Done,
+}
+
+/// A call that is made at a site. Its number is the engine's ticket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Attempt {
+    pub(super) call: usize,
+    /// Nobody waits for the answer of a probe.
+    pub(super) client: Option<usize>,
+    pub(super) site: usize,
+    pub(super) stage: Stage,
+}
+
+impl std::fmt::Display for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.act {
+            Act::Add { amount, beyond, remote_ms } => {
+                write!(f, "add {amount}")?;
+                if beyond != Beyond::Refuse {
+                    write!(f, " {beyond:?}")?;
+                }
+                if remote_ms > 0 {
+                    write!(f, " remote {remote_ms} ms")?;
+                }
+            }
+            Act::Get => write!(f, "get")?,
+            Act::Reset { to: Some(to) } => write!(f, "set {to}")?,
+            Act::Reset { to: None } => write!(f, "delete")?,
+            Act::Create { wait_ms } => write!(f, "create, waiting {wait_ms} ms")?,
+            Act::Inspect => write!(f, "inspect")?,
+            Act::Outcome => write!(f, "outcome")?,
+        }
+        match &self.id {
+            Some(id) => write!(f, " id {}/{}", self.producer, String::from_utf8_lossy(&id.bytes)),
+            None => Ok(()),
+        }
+    }
+}

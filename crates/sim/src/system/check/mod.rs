@@ -1,0 +1,84 @@
+//! The checks. Each looks at what sites are asked and answer, keeps accounts of its own, and knows nothing of clients,
+//! networks or faults.
+//!
+//! - [`counting`]: every operation counts once, and in the end every site says so.
+//! - [`reads`]: counters that only grow never go backwards at a site, and include its own writes.
+//! - [`bounds`]: no bound is crossed, at any site, at any time, or in the sum over all sites.
+//! - [`answers`]: what is said about an operation is always the same.
+//! - [`resets`]: what a reset has seen is gone, and what it cannot have seen is there.
+
+pub(super) mod answers;
+pub(super) mod bounds;
+pub(super) mod counting;
+pub(super) mod reads;
+pub(super) mod resets;
+
+use super::calls::{Call, Key};
+use super::plan::Plan;
+use crate::core::Millis;
+use quipu_engine::Reply;
+
+/// A call at a site.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) now: Millis,
+    /// The number of this happening: what happened before has a lower one.
+    pub(super) order: u64,
+    pub(super) site: usize,
+    pub(super) key: &'a Key,
+    pub(super) call: &'a Call,
+    pub(super) attempt: usize,
+}
+
+impl Seen<'_> {
+    /// The counter's name, for people.
+    pub(super) fn name(&self) -> String {
+        String::from_utf8_lossy(&self.key.name).into_owned()
+    }
+}
+
+/// What all sites say in the end, when everything has settled.
+pub(super) struct Final<'a> {
+    pub(super) keys: &'a [Key],
+    /// The sites that are left.
+    pub(in crate::system) sites: &'a [usize],
+    /// By counter, then by site, in that order.
+    pub(super) values: &'a [Vec<Option<i64>>],
+    /// Was the counter created with bounds?
+    pub(super) bounded: &'a [bool],
+}
+
+/// One check. An error says what does not hold.
+pub(super) trait Check {
+    /// A site takes a call.
+    fn taken(&mut self, _: Seen<'_>) {}
+    /// A site answers: all it says is durable.
+    fn released(&mut self, _: Seen<'_>, _: &Reply) -> Result<(), String> {
+        Ok(())
+    }
+    /// A site dies with a call; in doubt, it may have been stored.
+    fn lost(&mut self, _: Seen<'_>, _doubt: bool) {}
+    /// The end.
+    fn finished(&mut self, _: &Final<'_>) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+/// All checks.
+pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
+    vec![
+        Box::new(counting::Counting::default()),
+        Box::new(reads::Reads::new(plan)),
+        Box::new(bounds::Bounds::default()),
+        Box::new(answers::Answers::new(plan)),
+        Box::new(resets::Resets::default()),
+    ]
+}
+
+/// The entry of a list that grows as needed.
+pub(super) fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if list.len() <= index {
+        list.resize_with(index + 1, T::default);
+    }
+    &mut list[index]
+}

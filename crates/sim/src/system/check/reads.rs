@@ -1,0 +1,72 @@
+//! Counters that only grow: a read at a site includes what that site has acknowledged, is never less than an earlier one
+//! there, across restarts too, and never more than was asked for anywhere.
+
+use super::{Check, Seen, at};
+use crate::system::calls::{Act, Kind};
+use crate::system::plan::Plan;
+use quipu_engine::Reply;
+
+/// What is known of a counter.
+#[derive(Debug, Clone, Default)]
+struct Account {
+    /// Sites were asked to add so much.
+    asked: i64,
+    /// What each site has shown.
+    shown: Vec<i64>,
+    /// What each site has acknowledged.
+    own: Vec<i64>,
+}
+
+/// The accounts.
+#[derive(Debug)]
+pub(in crate::system) struct Reads {
+    sites: usize,
+    accounts: Vec<Account>,
+}
+
+impl Reads {
+    pub(in crate::system) fn new(plan: &Plan) -> Self {
+        Self { sites: plan.sites, accounts: Vec::new() }
+    }
+
+    fn account(&mut self, key: usize) -> &mut Account {
+        let sites = self.sites;
+        let account = at(&mut self.accounts, key);
+        account.shown.resize(sites, 0);
+        account.own.resize(sites, 0);
+        account
+    }
+}
+
+impl Check for Reads {
+    fn taken(&mut self, seen: Seen<'_>) {
+        if let (Kind::Plain, Act::Add { amount, .. }) = (seen.key.kind, seen.call.act) {
+            self.account(seen.call.key).asked += amount;
+        }
+    }
+
+    fn released(&mut self, seen: Seen<'_>, reply: &Reply) -> Result<(), String> {
+        if seen.key.kind != Kind::Plain {
+            return Ok(());
+        }
+        let (shown, added) = match reply {
+            Reply::Added(added) => (added.value, added.applied),
+            Reply::Value(value) => (value.unwrap_or(0), 0),
+            _ => return Ok(()),
+        };
+        let site = seen.site;
+        let account = self.account(seen.call.key);
+        account.own[site] += added;
+        let problem = if shown < account.shown[site] {
+            format!("after {}", account.shown[site])
+        } else if shown < account.own[site] {
+            format!("and has itself acknowledged {}", account.own[site])
+        } else if shown > account.asked {
+            format!("and only {} was asked for", account.asked)
+        } else {
+            account.shown[site] = shown;
+            return Ok(());
+        };
+        Err(format!("site {} shows {shown} for {}, {problem}", site + 1, seen.name()))
+    }
+}

@@ -1,0 +1,271 @@
+//! Clients: what they ask for next, and what they do when no answer comes.
+
+use super::calls::{Act, Call, Id, Key, Kind};
+use super::plan::{Mix, Plan};
+use super::site::Site;
+use crate::core::Millis;
+use quipu_crdt::testing::Random;
+use quipu_engine::Beyond;
+use std::collections::BTreeMap;
+
+/// So many operations that a client is done with are kept to be tried again long after.
+const STALE_MAX: usize = 8;
+
+/// A call that waits for its answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Waiting {
+    pub(super) call: usize,
+    pub(super) attempt: usize,
+    /// How often it was tried.
+    pub(super) tries: usize,
+    pub(super) site: usize,
+}
+
+/// A client. It has one call at a time.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) number: usize,
+    /// The site that it asks first.
+    pub(super) home: usize,
+    pub(super) random: Random,
+    /// Timers of an earlier turn mean nothing any more.
+    pub(super) turn: u32,
+    pub(super) waiting: Option<Waiting>,
+    /// Its last operation with an id.
+    last: Option<usize>,
+    /// Its operations whose ids tell their age.
+    stale: Vec<usize>,
+    /// How many operations it has made on each counter: the next one's id, which is that of others on other counters.
+    made: BTreeMap<usize, u64>,
+}
+
+/// What clients know in common about the counters.
+#[derive(Debug, Default)]
+pub(super) struct Pool {
+    pub(super) keys: Vec<Key>,
+    /// By kind, the counters in use.
+    plain: Vec<usize>,
+    ids: Vec<usize>,
+    bounded: Vec<usize>,
+    resets: Vec<usize>,
+    /// Counters that were created, or are there already.
+    pub(super) ready: Vec<bool>,
+    operations: usize,
+}
+
+impl Pool {
+    pub(super) fn new(plan: &Plan) -> Self {
+        let mut pool = Self::default();
+        let Mix { plain, ids, bounded, resets } = plan.work.mix;
+        let kinds =
+            [(Kind::Plain, plain), (Kind::Ids, ids), (Kind::Bounded, bounded), (Kind::Resets, resets)];
+        for (kind, _) in kinds.into_iter().filter(|(_, weight)| *weight > 0) {
+            for _ in 0..plan.work.keys {
+                let number = pool.add(kind, plan);
+                pool.of(kind).push(number);
+            }
+        }
+        pool
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Vec<usize> {
+        match kind {
+            Kind::Plain => &mut self.plain,
+            Kind::Ids => &mut self.ids,
+            Kind::Bounded => &mut self.bounded,
+            Kind::Resets => &mut self.resets,
+        }
+    }
+
+    fn add(&mut self, kind: Kind, plan: &Plan) -> usize {
+        let number = self.keys.len();
+        self.keys.push(Key::new(kind, number, plan));
+        self.ready.push(false);
+        number
+    }
+
+    /// The amount of the next call on one of the counters that are reset. One that has no digit left is replaced.
+    fn next_amount(&mut self, place: usize, plan: &Plan) -> (usize, i64) {
+        let key = self.resets[place];
+        if let Some(amount) = self.keys[key].next_amount() {
+            return (key, amount);
+        }
+        let key = self.add(Kind::Resets, plan);
+        self.resets[place] = key;
+        (key, self.keys[key].next_amount().expect("a new counter has all its digits"))
+    }
+}
+
+impl Client {
+    pub(super) fn new(number: usize, plan: &Plan) -> Self {
+        let random = Random::stream(plan.seed, &format!("system: client {number}"));
+        Self {
+            number,
+            home: number % plan.sites,
+            random,
+            turn: 0,
+            waiting: None,
+            last: None,
+            stale: Vec::new(),
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// How long it thinks before its next call.
+    pub(super) fn think_ms(&mut self, plan: &Plan) -> Millis {
+        1 + self.random.bits() % (2 * plan.work.think_ms)
+    }
+
+    /// Is done with a call.
+    pub(super) fn done(&mut self, number: usize, call: &Call) {
+        self.waiting = None;
+        let Some(id) = call.id.as_ref().filter(|_| matches!(call.act, Act::Add { .. })) else { return };
+        self.last = Some(number);
+        if id.aged {
+            if self.stale.len() == STALE_MAX {
+                self.stale.remove(0);
+            }
+            self.stale.push(number);
+        }
+    }
+
+    /// An operation of long ago, to be tried again.
+    pub(super) fn stale(&mut self, plan: &Plan) -> Option<usize> {
+        if plan.work.stale == 0.0 || self.stale.is_empty() || !self.random.chance(plan.work.stale) {
+            return None;
+        }
+        Some(self.stale[self.random.below(self.stale.len())])
+    }
+
+    /// Its last operation, now and then, to ask what became of it.
+    pub(super) fn last_operation(&mut self) -> Option<usize> {
+        let last = self.last.take()?;
+        self.random.chance(0.05).then_some(last)
+    }
+
+    /// The site for the next attempt, after one at `site` had no answer.
+    pub(super) fn next_site(&mut self, site: usize, plan: &Plan) -> usize {
+        if plan.sites > 1 && self.random.chance(plan.work.failover) {
+            (site + 1 + self.random.below(plan.sites - 1)) % plan.sites
+        } else {
+            site
+        }
+    }
+
+    /// Something new to ask for.
+    pub(super) fn next_call(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+        let Mix { plain, ids, bounded, resets } = plan.work.mix;
+        let mut at = self.random.below(plain + ids + bounded + resets);
+        let mut is = |weight: usize| {
+            let hit = at < weight;
+            at = at.wrapping_sub(weight);
+            hit
+        };
+        if is(plain) {
+            self.plain(pool, now)
+        } else if is(ids) {
+            self.with_id(pool, plan, now)
+        } else if is(bounded) {
+            self.bounded(pool, plan, now)
+        } else {
+            self.resets(pool, plan, now)
+        }
+    }
+
+    fn call(&self, key: usize, act: Act, id: Option<Id>, now: Millis) -> Call {
+        let producer = u32::try_from(self.number).expect("few clients");
+        Call { key, act, id, producer, since_ms: now }
+    }
+
+    fn id(&mut self, key: usize, pool: &mut Pool, plan: &Plan, now: Millis) -> Id {
+        let number = pool.operations;
+        pool.operations += 1;
+        let aged = self.random.chance(plan.work.uuids);
+        let made = self.made.entry(key).or_default();
+        *made += 1;
+        let bytes = if aged { uuid(Site::unix_ms(now), number as u64) } else { made.to_string() };
+        Id { number, bytes: bytes.into_bytes().into(), aged }
+    }
+
+    fn plain(&mut self, pool: &Pool, now: Millis) -> Call {
+        let key = *self.random.pick(&pool.plain);
+        let act = if self.random.chance(0.8) { self.add(1, 9) } else { Act::Get };
+        self.call(key, act, None, now)
+    }
+
+    fn add(&mut self, from: i64, to: i64) -> Act {
+        let span = usize::try_from(to - from + 1).expect("a small span");
+        let amount = from + i64::try_from(self.random.below(span)).expect("below the span");
+        Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 }
+    }
+
+    fn with_id(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+        let key = *self.random.pick(&pool.ids);
+        match self.random.below(20) {
+            0 => self.call(key, Act::Get, None, now),
+            1 => self.call(key, Act::Inspect, None, now),
+            2 => {
+                let add = self.add(-5, 9);
+                self.call(key, add, None, now)
+            }
+            _ => {
+                let add = self.add(-5, 9);
+                let id = self.id(key, pool, plan, now);
+                self.call(key, add, Some(id), now)
+            }
+        }
+    }
+
+    fn bounded(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+        let key = *self.random.pick(&pool.bounded);
+        let hasty = plan.work.hasty && self.random.chance(0.3);
+        if !pool.ready[key] && !hasty {
+            let act = match self.random.below(4) {
+                0 => Act::Inspect,
+                _ => Act::Create { wait_ms: plan.work.remote_ms },
+            };
+            return self.call(key, act, None, now);
+        }
+        let remote_ms = if self.random.chance(0.5) { plan.work.remote_ms } else { 0 };
+        let size = self.random.below(5) + 1;
+        let size = i64::try_from(size).expect("small").min(plan.work.room);
+        let amount = if self.random.chance(0.5) { size } else { -size };
+        match self.random.below(10) {
+            0 => self.call(key, Act::Get, None, now),
+            1 => self.call(key, Act::Inspect, None, now),
+            2 => self.call(key, Act::Add { amount, beyond: Beyond::Saturate, remote_ms }, None, now),
+            3..6 => self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, None, now),
+            _ => {
+                let id = self.id(key, pool, plan, now);
+                self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, Some(id), now)
+            }
+        }
+    }
+
+    fn resets(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+        let place = self.random.below(pool.resets.len());
+        let add = |amount| Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 };
+        match self.random.below(20) {
+            0..2 => self.call(pool.resets[place], Act::Get, None, now),
+            2..5 => self.call(pool.resets[place], Act::Reset { to: None }, None, now),
+            5..7 => {
+                let (key, amount) = pool.next_amount(place, plan);
+                self.call(key, Act::Reset { to: Some(amount) }, None, now)
+            }
+            7..10 => {
+                let (key, amount) = pool.next_amount(place, plan);
+                self.call(key, add(amount), None, now)
+            }
+            _ => {
+                let (key, amount) = pool.next_amount(place, plan);
+                let id = self.id(key, pool, plan, now);
+                self.call(key, add(amount), Some(id), now)
+            }
+        }
+    }
+}
+
+/// A UUID of version 7 that was made then.
+fn uuid(unix_ms: u64, number: u64) -> String {
+    format!("{:08x}-{:04x}-7000-8000-{:012x}", unix_ms >> 16, unix_ms & 0xffff, number & 0xffff_ffff_ffff)
+}

@@ -1,0 +1,222 @@
+//! One run from its start to its end: clients work while things go wrong; then everything heals, clients finish, sites
+//! come to agree, and the accounts are compared.
+
+use super::books;
+use super::calls::{Act, Kind};
+use super::floor;
+use super::plan::Plan;
+use super::world::World;
+use crate::core::Millis;
+use quipu_engine::Reply;
+
+/// The counters with bounds are looked at so often.
+const LOOK_MS: Millis = 500;
+/// After everything has healed, clients must be done within this time.
+const CLOSE_MS_MAX: Millis = 120_000;
+/// And after that all sites must agree within this time.
+const SETTLE_MS_MAX: Millis = 120_000;
+/// How often that is looked at.
+const SETTLE_STEP_MS: Millis = 250;
+
+/// What a run was like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Summary {
+    /// Virtual time from the start to the end of the checks.
+    pub virtual_ms: Millis,
+    /// Calls that clients made, probes not among them.
+    pub calls: u64,
+    /// Attempts at them.
+    pub attempts: u64,
+    /// Adds that were acknowledged, repeats among them.
+    pub acknowledged: u64,
+    /// Messages between sites.
+    pub messages: u64,
+    /// Troubles.
+    pub troubles: u64,
+    /// Counters at the end.
+    pub counters: u64,
+    /// How long it took until all sites agreed.
+    pub settled_after_ms: Millis,
+}
+
+/// A condition that did not hold: the engine, or this simulation of it, is wrong.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("seed {}, {time_ms} ms: {what}", plan.seed)]
+pub struct Violation {
+    /// What was to happen.
+    pub plan: Box<Plan>,
+    /// When, in virtual milliseconds.
+    pub time_ms: Millis,
+    /// Which condition, and how.
+    pub what: String,
+    /// The last happenings.
+    pub events: Vec<String>,
+}
+
+impl Violation {
+    /// All that helps to find out why: the plan, the last happenings, and the command that runs it again.
+    pub fn in_full(&self) -> String {
+        let Self { plan, events, .. } = self;
+        let events = events.join("\n");
+        format!("{self}\n\n{plan}\nlast happenings:\n{events}\n\n{self}\nreplay it with: {}", plan.command())
+    }
+}
+
+/// Runs a plan.
+pub fn run(plan: &Plan) -> Result<Summary, Violation> {
+    run_world(World::new(plan.clone()))
+}
+
+/// Runs a plan and prints everything that happens to the standard error.
+pub fn run_aloud(plan: &Plan) -> Result<Summary, Violation> {
+    let mut world = World::new(plan.clone());
+    world.history.aloud = true;
+    run_world(world)
+}
+
+fn run_world(mut world: World) -> Result<Summary, Violation> {
+    let mut summary = Summary::default();
+    let outcome = run_to_end(&mut world, &mut summary);
+    outcome.map(|()| summary).map_err(|what| Violation {
+        time_ms: world.now(),
+        what,
+        events: world.last_events(),
+        plan: Box::new(world.plan),
+    })
+}
+
+fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
+    world.start()?;
+    let active_ms = world.plan.active_ms;
+    let mut at = 0;
+    while at < active_ms {
+        at = active_ms.min(at + LOOK_MS);
+        world.run_until(at)?;
+        look(world)?;
+    }
+    world.close();
+    world.heal()?;
+    close(world)?;
+    summary.settled_after_ms = settle(world)?;
+    floor::check(world)?;
+    summary.virtual_ms = world.now();
+    summary.attempts = world.attempts.iter().filter(|attempt| attempt.client.is_some()).count() as u64;
+    summary.calls = world.client_calls;
+    summary.messages = world.between.sent();
+    summary.acknowledged = world.acknowledged;
+    summary.troubles = world.plan.troubles.len() as u64;
+    summary.counters = world.pool.keys.len() as u64;
+    Ok(())
+}
+
+/// The counters with bounds at one moment: what all sites together have counted is within them.
+fn look(world: &mut World) -> Result<(), String> {
+    let keys: Vec<usize> = of_kind(world, Kind::Bounded);
+    // What a site that has left has counted stands in the rows of nobody who could be asked.
+    if keys.is_empty() || !world.sites.iter().all(super::site::Site::is_up) {
+        return Ok(());
+    }
+    let sites = world.sites.len();
+    let questions: Vec<_> =
+        keys.iter().flat_map(|&key| (0..sites).map(move |site| (site, key, Act::Inspect))).collect();
+    let answers = world.ask(&questions)?;
+    for (&key, answers) in keys.iter().zip(answers.chunks(sites)) {
+        let mut sum = None;
+        for (site, answer) in answers.iter().enumerate() {
+            let Some(Reply::Inspected(found)) = answer else {
+                sum = None;
+                break;
+            };
+            let Some(found) = found else { continue };
+            let Some(bounds) = found.bounded else { continue };
+            let own = world.sites[site].id;
+            let rows = found.sites.iter().filter(|row| row.site == own);
+            let counted: i128 = rows.map(|row| i128::from(row.added) - i128::from(row.subtracted)).sum();
+            *sum.get_or_insert(i128::from(bounds.initial)) += counted;
+        }
+        let limits = world.pool.keys[key].limits;
+        let below = |sum: i128| limits.minimum.is_some_and(|minimum| sum < i128::from(minimum));
+        let above = |sum: i128| limits.maximum.is_some_and(|maximum| sum > i128::from(maximum));
+        if let Some(sum) = sum.filter(|&sum| below(sum) || above(sum)) {
+            let name = String::from_utf8_lossy(&world.pool.keys[key].name);
+            return Err(format!("all sites together have counted {sum} for {name}: {limits:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn of_kind(world: &World, kind: Kind) -> Vec<usize> {
+    let keys = world.pool.keys.iter().enumerate();
+    keys.filter(|(_, key)| key.kind == kind).map(|(number, _)| number).collect()
+}
+
+/// Clients finish what they have begun.
+fn close(world: &mut World) -> Result<(), String> {
+    let since = world.now();
+    while !world.is_quiet() {
+        if world.now() - since > CLOSE_MS_MAX {
+            return Err(format!("calls are not answered {CLOSE_MS_MAX} ms after everything has healed"));
+        }
+        world.run_until(world.now() + SETTLE_STEP_MS)?;
+    }
+    // Requests that nobody waits for any more still arrive.
+    let late_ms = world.plan.work.late_ms_max + 1_000;
+    world.run_until(world.now() + late_ms)
+}
+
+/// Sites come to agree. Returns how long that took.
+fn settle(world: &mut World) -> Result<Millis, String> {
+    let since = world.now();
+    loop {
+        let took = world.now() - since;
+        let values = values(world)?;
+        match differing(world, &values).or_else(|| books::unsettled(world)) {
+            None => {
+                books::balance(world)?;
+                let bounded = bounded(world)?;
+                world.finish(&values, &bounded)?;
+                return Ok(took);
+            }
+            Some(what) if took >= SETTLE_MS_MAX => {
+                return Err(format!("{took} ms after everything has healed {what}"));
+            }
+            Some(_) => world.run_until(world.now() + SETTLE_STEP_MS)?,
+        }
+    }
+}
+
+/// What each site says of each counter.
+fn values(world: &mut World) -> Result<Vec<Vec<Option<i64>>>, String> {
+    let sites = world.members();
+    let keys = 0..world.pool.keys.len();
+    let questions: Vec<_> =
+        keys.flat_map(|key| sites.iter().map(move |&site| (site, key, Act::Get))).collect();
+    let answers = world.ask(&questions)?;
+    let value = |answer: &Option<Reply>| match answer {
+        Some(Reply::Value(value)) => *value,
+        _ => None,
+    };
+    Ok(answers.chunks(sites.len()).map(|answers| answers.iter().map(value).collect()).collect())
+}
+
+/// Which counters have bounds.
+fn bounded(world: &mut World) -> Result<Vec<bool>, String> {
+    let keys = of_kind(world, Kind::Bounded);
+    let first = world.members()[0];
+    let questions: Vec<_> = keys.iter().map(|&key| (first, key, Act::Inspect)).collect();
+    let answers = world.ask(&questions)?;
+    let mut bounded = vec![false; world.pool.keys.len()];
+    for (key, answer) in keys.into_iter().zip(answers) {
+        if let Some(Reply::Inspected(Some(found))) = answer {
+            bounded[key] = found.bounded.is_some();
+        }
+    }
+    Ok(bounded)
+}
+
+fn differing(world: &World, values: &[Vec<Option<i64>>]) -> Option<String> {
+    let (key, values) =
+        values.iter().enumerate().find(|(_, values)| values.windows(2).any(|two| two[0] != two[1]))?;
+    let name = String::from_utf8_lossy(&world.pool.keys[key].name);
+    Some(format!("sites differ about {name}: {values:?}"))
+}

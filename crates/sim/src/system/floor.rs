@@ -1,0 +1,88 @@
+//! What sites remember of operations when all of them have settled and their window has passed: nothing.
+
+use super::calls::Act;
+use super::world::World;
+use crate::core::Millis;
+use quipu_engine::{Outcome, Reply};
+use quipu_storage::{Scan, ShardId, Slice, Table};
+
+/// Operations are dropped in slices of two minutes, when the whole slice has expired.
+const SLICE_MS: Millis = 120_000;
+/// Longer windows are not waited for.
+const WINDOW_MS_MAX: Millis = 10_000;
+/// A table is brought up to date at least so often, and what is not needed any more is gone the time after.
+const CHECKPOINTS_MS: Millis = 130_000;
+/// So many operations are asked for.
+const ASKED_MAX: usize = 20;
+/// Rows of a shard that stand for no counter: what it says of itself, and the time.
+const OTHER_ROWS: usize = 2;
+/// So many rows are looked at in one go.
+const PAGE_ROWS: usize = 1_000;
+
+/// Lets the window pass, and looks what is left.
+pub(super) fn check(world: &mut World) -> Result<(), String> {
+    if world.plan.window_ms > WINDOW_MS_MAX {
+        return Ok(());
+    }
+    // Ids of a clock that is ahead are kept for longer, by up to half of the window.
+    let wait_ms = 2 * world.plan.window_ms + 2 * SLICE_MS + CHECKPOINTS_MS;
+    world.run_until(world.now() + wait_ms)?;
+    forgotten(world)?;
+    for site in world.members() {
+        for shard in (0..world.plan.shards).map(ShardId) {
+            rows(world, site, shard)?;
+        }
+    }
+    Ok(())
+}
+
+/// Nobody remembers an operation any more.
+fn forgotten(world: &mut World) -> Result<(), String> {
+    let is_operation = |number: &usize| {
+        let call = &world.calls[*number];
+        call.id.is_some() && matches!(call.act, Act::Add { .. })
+    };
+    let old: Vec<usize> = (0..world.calls.len()).filter(is_operation).collect();
+    let step = (old.len() / ASKED_MAX).max(1);
+    for &number in old.iter().step_by(step) {
+        for (site, answer) in world.ask_outcome(number)?.into_iter().enumerate() {
+            match answer {
+                Some(Reply::Outcome(Outcome::Unknown | Outcome::TooOld)) => {}
+                other => {
+                    let call = &world.calls[number];
+                    return Err(format!("site {} still remembers \"{call}\": {other:?}", site + 1));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The table has a row for each counter, and hardly another.
+fn rows(world: &World, site: usize, shard: ShardId) -> Result<(), String> {
+    let counters = world.pool.keys.iter().filter(|key| key.shard == shard).count();
+    let table = world.sites[site].memory.table();
+    let slices = u32::try_from(world.now() / SLICE_MS).unwrap_or(u32::MAX) + 2;
+    for slice in (0..=slices).map(Slice) {
+        let mut found = 0;
+        let mut after: Option<Vec<u8>> = None;
+        loop {
+            let scan = Scan { slice, prefix: b"", after: after.as_deref(), rows_max: PAGE_ROWS };
+            let page = table.scan(shard, scan).map_err(|error| error.to_string())?;
+            found += page.rows.len();
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let allowed = if slice == Slice::KEPT { counters + OTHER_ROWS } else { 0 };
+        if found > allowed {
+            let site = site + 1;
+            return Err(format!(
+                "site {site} keeps {found} rows in slice {} of shard {}, with {counters} counters",
+                slice.0, shard.0
+            ));
+        }
+    }
+    Ok(())
+}

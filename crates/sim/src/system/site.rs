@@ -1,0 +1,295 @@
+//! One site: the real engine over a store in memory. Everything that the simulation asks of the engine is asked here.
+
+use super::calls::{Act, Call, Key};
+use super::plan::Plan;
+use super::wrong::Wrong;
+use crate::core::Millis;
+use quipu_engine::{
+    Action, Add, BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released,
+    Reply, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
+};
+use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
+use quipu_storage::{Flush, ShardId, Store};
+use std::collections::BTreeMap;
+
+/// Where wall clocks begin: some day in 2025.
+const UNIX_MS: u64 = 1_750_000_000_000;
+
+/// A site may want to work at once so many times in a row without anything to say.
+const RESTLESS_MAX: u32 = 200;
+
+/// A site, with or without a process.
+pub(super) struct Site {
+    pub(super) id: SiteId,
+    /// What outlives its processes.
+    pub(super) memory: Memory,
+    host: Option<Box<Host<MemoryLog, MemoryTable>>>,
+    settings: Settings,
+    shards: Shards,
+    membership: Membership,
+    wrong: Wrong,
+    started_ms: Millis,
+    /// By how much its wall clock is wrong.
+    pub(super) skew_ms: i64,
+    /// How many processes there were.
+    pub(super) run: u32,
+    /// It takes no more calls, and leaves when the others have all that it wrote; then this one answers for it.
+    pub(super) leaving: Option<usize>,
+    /// It has left.
+    pub(super) gone: bool,
+    /// When it works next.
+    pub(super) works_at: Option<Millis>,
+    /// When it last looked after its store.
+    pub(super) maintained_ms: Millis,
+    /// It dies in its next commit, and is away for so long.
+    pub(super) dying: Option<Millis>,
+    /// Attempts that it has not answered.
+    pub(super) open: Vec<usize>,
+    /// How often in a row it wanted to work at once, and then had nothing to say.
+    restless: u32,
+    /// How far it has told others that it had got with each site's stream, its own too, by shard.
+    told: BTreeMap<ShardId, BTreeMap<SiteId, u64>>,
+}
+
+/// What comes out of a site's work.
+#[derive(Default)]
+pub(super) struct Worked {
+    pub(super) replies: Vec<(Ticket, Reply)>,
+    /// Was something handed to the store?
+    pub(super) wrote: bool,
+}
+
+impl Site {
+    pub(super) fn new(index: usize, plan: &Plan) -> Self {
+        let id = Self::id_of(index);
+        let window = Window::new(plan.window_ms, WindowMode::Exact, 1e-6).expect("a window that can be");
+        let settings = Settings {
+            site: id,
+            window,
+            memory_bytes: plan.memory_bytes,
+            seed: plan.seed ^ u64::from(id.number),
+            unsettled_max: plan.unsettled_max,
+            rules: plan.wrong.rules,
+        };
+        Self {
+            id,
+            memory: Memory::new(),
+            host: None,
+            settings,
+            shards: Shards::new(plan.shards).expect("a power of two"),
+            membership: Membership::of((0..plan.sites).map(Self::id_of)),
+            wrong: plan.wrong,
+            started_ms: 0,
+            skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
+            run: 0,
+            leaving: None,
+            gone: false,
+            works_at: None,
+            maintained_ms: 0,
+            dying: None,
+            open: Vec::new(),
+            restless: 0,
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// The id of the site with this index.
+    fn id_of(index: usize) -> SiteId {
+        SiteId { number: u16::try_from(index + 1).expect("few sites"), incarnation: 0 }
+    }
+
+    /// The index of the site with this id.
+    pub(super) fn index_of(id: SiteId) -> usize {
+        usize::from(id.number) - 1
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        self.host.is_some()
+    }
+
+    /// The time as a process at this site reads it.
+    fn moment(&self, now: Millis) -> Moment {
+        let unix_ms = UNIX_MS.saturating_add(now).saturating_add_signed(self.skew_ms);
+        Moment { elapsed_ms: now - self.started_ms, unix_ms }
+    }
+
+    /// The right time, by which clients make ids.
+    pub(super) fn unix_ms(now: Millis) -> u64 {
+        UNIX_MS + now
+    }
+
+    /// Starts a process.
+    pub(super) fn start(&mut self, now: Millis) -> Result<(), String> {
+        self.started_ms = now;
+        self.maintained_ms = now;
+        self.run += 1;
+        self.dying = None;
+        self.works_at = None;
+        let store = Store::new(self.memory.log(), self.memory.table());
+        let mut host = Box::new(self.with_rules(Host::new(store, None, self.settings, Flush::Now)));
+        host.set_membership(&self.membership);
+        for shard in self.shards.all() {
+            let opened = host.open(shard, self.moment(now));
+            opened.map_err(|error| format!("site {} cannot open its store: {error}", self.id))?;
+        }
+        self.host = Some(host);
+        self.remembers()
+    }
+
+    /// What a site has told others it still knows after it has died: it had stored it before.
+    fn remembers(&self) -> Result<(), String> {
+        for (shard, told) in &self.told {
+            for (of, told) in told {
+                let known = self.got_to(*shard, *of);
+                if known < *told {
+                    let id = self.id;
+                    return Err(format!(
+                        "site {id} comes back with {known} changes of site {of} in shard {}, and has told of {told}",
+                        shard.0
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How far it has got with a site's stream.
+    fn got_to(&self, shard: ShardId, of: SiteId) -> u64 {
+        let Some(host) = &self.host else { return 0 };
+        let known = if of == self.id { host.position(shard) } else { host.received(shard, of) };
+        known.unwrap_or(0)
+    }
+
+    #[cfg(feature = "testing")]
+    fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
+        host.with_discipline(self.wrong.discipline)
+    }
+
+    #[cfg(not(feature = "testing"))]
+    fn with_rules(&self, host: Host<MemoryLog, MemoryTable>) -> Host<MemoryLog, MemoryTable> {
+        let Wrong { discipline: _, .. } = self.wrong;
+        host
+    }
+
+    /// The process dies; what was not flushed is lost.
+    pub(super) fn crash(&mut self) {
+        self.host = None;
+        self.memory.crash();
+        self.memory.heal();
+    }
+
+    /// Hands a call to the engine.
+    pub(super) fn submit(&mut self, ticket: usize, key: &Key, call: &Call, now: Millis) {
+        let moment = self.moment(now);
+        let producer = call.producer.to_be_bytes();
+        let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
+        let action = match (call.act, operation) {
+            (Act::Add { amount, beyond, remote_ms }, operation) => {
+                Action::Add { add: Add { beyond, remote_ms, ..Add::of(amount) }, operation }
+            }
+            (Act::Get, _) => Action::Get,
+            (Act::Reset { to }, _) => Action::Reset { to },
+            (Act::Create { wait_ms }, _) => Action::Create { limits: key.limits, wait_ms },
+            (Act::Outcome, Some(operation)) => Action::Outcome(operation),
+            (Act::Inspect | Act::Outcome, _) => Action::Inspect,
+        };
+        let host = self.host.as_mut().expect("calls go to processes");
+        host.submit(key.shard, Ticket(ticket as u64), Command { key: &key.name, action }, moment);
+    }
+
+    /// Makes durable what was submitted and received, and hands out what may be known then.
+    pub(super) fn commit(&mut self, now: Millis) -> Worked {
+        let moment = self.moment(now);
+        let Some(host) = &mut self.host else { return Worked::default() };
+        let mut released = Released::default();
+        let wrote = host.commit(moment, &mut released).is_some();
+        Worked { replies: released.replies, wrote }
+    }
+
+    /// Looks after the store between commits.
+    pub(super) fn maintain(&mut self, now: Millis) -> Worked {
+        let moment = self.moment(now);
+        let Some(host) = &mut self.host else { return Worked::default() };
+        self.maintained_ms = now;
+        let mut released = Released::default();
+        host.maintain(moment, &mut released);
+        Worked { replies: released.replies, wrote: false }
+    }
+
+    /// Who belongs to the cluster from now on.
+    pub(super) fn follow(&mut self, membership: &Membership) {
+        self.membership = membership.clone();
+        if let Some(host) = &mut self.host {
+            host.set_membership(membership);
+        }
+    }
+
+    pub(super) fn membership(&self) -> &Membership {
+        &self.membership
+    }
+
+    /// Have all others what it has written?
+    pub(super) fn is_drained(&self) -> bool {
+        let Some(host) = &self.host else { return false };
+        let others = self.membership.members.len() - 1;
+        let has_all =
+            |shard| host.position(shard).is_some_and(|last| host.acknowledged(shard, last) == others);
+        self.open.is_empty() && self.shards.all().all(has_all)
+    }
+
+    /// There is a link to another site, or it is gone.
+    pub(super) fn link(&mut self, peer: SiteId, up: bool) {
+        match &mut self.host {
+            Some(host) if up => host.connected(peer),
+            Some(host) => host.disconnected(peer),
+            None => {}
+        }
+    }
+
+    /// Takes in a message.
+    pub(super) fn receive(
+        &mut self,
+        shard: ShardId,
+        from: SiteId,
+        message: Message,
+        now: Millis,
+    ) -> Result<(), BadMessage> {
+        let moment = self.moment(now);
+        self.host.as_mut().map_or(Ok(()), |host| host.receive(shard, from, message, moment))
+    }
+
+    /// What is to be sent now, after a commit.
+    pub(super) fn outgoing(&mut self, now: Millis, envelopes: &mut Vec<Envelope>) {
+        let moment = self.moment(now);
+        if let Some(host) = &mut self.host {
+            host.outgoing(moment, envelopes);
+        }
+        for shard in envelopes.iter().map(|envelope| envelope.shard) {
+            for &of in &self.membership.members {
+                let known = self.got_to(shard, of);
+                self.told.entry(shard).or_default().insert(of, known);
+            }
+        }
+    }
+
+    /// When it wants to work again by itself.
+    pub(super) fn wants_at(&self) -> Option<Millis> {
+        let wanted = self.host.as_ref()?.wants_at()?;
+        Some(self.started_ms.saturating_add(wanted))
+    }
+
+    /// Does it rest when it has nothing to say? A process that always wants to work again at once takes a whole processor.
+    pub(super) fn rests(&mut self, now: Millis, spoke: bool) -> Result<(), String> {
+        let is_restless = !spoke && self.wants_at().is_some_and(|at| at <= now);
+        self.restless = if is_restless { self.restless + 1 } else { 0 };
+        if self.restless > RESTLESS_MAX {
+            return Err(format!("site {} wants to work again and again, and has nothing to say", self.id));
+        }
+        Ok(())
+    }
+
+    /// The books of its shards.
+    pub(super) fn audit(&self) -> Vec<ShardAudit> {
+        self.host.as_ref().map(|host| host.audit()).unwrap_or_default()
+    }
+}

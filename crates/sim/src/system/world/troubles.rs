@@ -1,0 +1,119 @@
+//! What goes wrong, and how it ends.
+
+use super::{Event, World};
+use crate::system::history::Note;
+use crate::system::trouble::Trouble;
+use quipu_storage::ShardId;
+use std::rc::Rc;
+
+/// A site that cannot leave yet looks again after this time.
+const LEAVE_AGAIN_MS: u64 = 100;
+/// All others have heard that a site has left after this time.
+const FOLLOW_MS_MAX: u64 = 500;
+
+impl World {
+    /// Everything that goes wrong ends: stores work, sites are up, links carry.
+    pub(in crate::system) fn heal(&mut self) -> Result<(), String> {
+        self.note(Note::Text("everything heals".to_owned()));
+        self.healed = true;
+        self.links.heal();
+        for site in 0..self.sites.len() {
+            self.sites[site].memory.heal();
+            if !self.sites[site].is_up() && !self.sites[site].gone {
+                self.start_site(site)?;
+            }
+        }
+        self.look_at_links();
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, number: usize) -> Result<(), String> {
+        if self.healed {
+            return Ok(());
+        }
+        let trouble = self.plan.troubles[number].trouble;
+        self.note(Note::Text(format!("trouble {number} begins: {trouble:?}")));
+        match trouble {
+            Trouble::Crash { site, away_ms } => {
+                if self.sites[site].is_up() {
+                    self.crash(site, away_ms);
+                }
+            }
+            Trouble::CrashInCommit { site, when, away_ms } => {
+                if self.sites[site].is_up() && self.sites[site].dying.is_none() {
+                    self.sites[site].memory.crash_in_next_commit(when);
+                    self.sites[site].dying = Some(away_ms);
+                }
+            }
+            Trouble::Cut { for_ms, .. } | Trouble::Split { for_ms, .. } => {
+                for (from, to, noticed) in self.cuts(trouble) {
+                    self.links.cut(from, to, noticed);
+                }
+                self.look_at_links();
+                self.queue.push(for_ms, Event::Mend { trouble: number });
+            }
+            Trouble::Disk { site, shard, fault, times } => {
+                (0..times).for_each(|_| self.sites[site].memory.inject(ShardId(shard), fault));
+            }
+            Trouble::Table { site, rows } => self.sites[site].memory.fail_next_put_after(rows),
+            Trouble::Leave { site, heir } => {
+                // One change at a time.
+                if self.sites.iter().all(|site| site.leaving.is_none()) {
+                    self.sites[site].leaving = Some(heir);
+                    self.queue.push(0, Event::Leave { site });
+                }
+            }
+            Trouble::Clock { site, by_ms } => self.sites[site].skew_ms += by_ms,
+        }
+        Ok(())
+    }
+
+    /// A site leaves if it can, or looks again a little later. The others hear of it one after the other.
+    pub(super) fn leave(&mut self, site: usize) -> Result<(), String> {
+        let Some(heir) = self.sites[site].leaving.filter(|_| !self.sites[site].gone) else { return Ok(()) };
+        if !self.sites[site].is_drained() {
+            self.queue.push(LEAVE_AGAIN_MS, Event::Leave { site });
+            return Ok(());
+        }
+        self.note(Note::Text(format!("site {} leaves", site + 1)));
+        self.sites[site].gone = true;
+        self.sites[site].crash();
+        self.look_at_links();
+        let mut membership = self.sites[heir].membership().clone();
+        membership.epoch += 1;
+        membership.members.remove(&self.sites[site].id);
+        membership.removed.insert(self.sites[site].id, self.sites[heir].id);
+        let membership = Rc::new(membership);
+        for other in self.members() {
+            let wait = self.chance.bits() % FOLLOW_MS_MAX;
+            self.queue.push(wait, Event::Follow { site: other, membership: Rc::clone(&membership) });
+        }
+        self.clients_move(site, heir);
+        Ok(())
+    }
+
+    pub(super) fn mend(&mut self, number: usize) {
+        if self.healed {
+            return;
+        }
+        self.note(Note::Text(format!("trouble {number} is over")));
+        for (from, to, noticed) in self.cuts(self.plan.troubles[number].trouble) {
+            self.links.mend(from, to, noticed);
+        }
+        self.look_at_links();
+    }
+
+    /// The directions that a trouble cuts.
+    fn cuts(&self, trouble: Trouble) -> Vec<(usize, usize, bool)> {
+        let cut = |from: usize, to: usize| match trouble {
+            Trouble::Cut { from: a, to: b, both, .. } => (from, to) == (a, b) || both && (from, to) == (b, a),
+            Trouble::Split { group, .. } => (group >> from ^ group >> to) & 1 == 1,
+            _ => false,
+        };
+        let noticed = match trouble {
+            Trouble::Cut { noticed, .. } | Trouble::Split { noticed, .. } => noticed,
+            _ => false,
+        };
+        self.links.all().filter(|&(from, to)| cut(from, to)).map(|(from, to)| (from, to, noticed)).collect()
+    }
+}

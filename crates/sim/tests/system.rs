@@ -1,0 +1,162 @@
+//! The whole system from hundreds of seeds, and with each rule left out, which must be caught.
+
+use quipu_engine::{Rule, Rules, host::Discipline};
+use quipu_sim::system::{Mix, Plan, Planned, Topology, Trouble, Violation, Work, Wrong, run, shrink};
+use std::ops::Range;
+
+/// Runs the plans of seeds; the first that fails.
+fn first_failure(seeds: Range<u64>, plan: impl Fn(u64) -> Plan) -> Option<Violation> {
+    seeds.into_iter().find_map(|seed| run(&plan(seed)).err())
+}
+
+fn no_failure(seeds: Range<u64>, plan: impl Fn(u64) -> Plan) {
+    if let Some(violation) = first_failure(seeds, plan) {
+        panic!("{}", violation.in_full());
+    }
+}
+
+// The seeds of the tests are run by several threads.
+
+#[test]
+fn seeds_0_to_75() {
+    no_failure(0..75, Plan::of);
+}
+
+#[test]
+fn seeds_75_to_150() {
+    no_failure(75..150, Plan::of);
+}
+
+#[test]
+fn one_site_is_exact_whatever_fails() {
+    no_failure(0..100, |seed| Plan::with_sites(seed, Some(1)));
+}
+
+#[test]
+fn a_seed_gives_the_same_run_again() {
+    for seed in 0..5 {
+        assert_eq!(run(&Plan::of(seed)), run(&Plan::of(seed)));
+    }
+}
+
+/// Longer, by hand: `QUIPU_SEEDS=1000..2000 cargo test -p quipu-sim --test system more_seeds -- --nocapture`.
+#[test]
+fn more_seeds() {
+    let Ok(range) = std::env::var("QUIPU_SEEDS") else { return };
+    let (from, to) = range.split_once("..").expect("QUIPU_SEEDS is A..B");
+    let seeds = from.parse().expect("a number")..to.parse().expect("a number");
+    let failures: Vec<Violation> =
+        Range::into_iter(seeds).filter_map(|seed| run(&Plan::of(seed)).err()).collect();
+    failures.iter().for_each(|violation| println!("{violation}"));
+    let Some(first) = failures.into_iter().next() else { return };
+    panic!("{}", shrink(first, &mut |_| true).in_full());
+}
+
+/// A rule that is left out, and plans in which it matters.
+struct Variant {
+    wrong: Wrong,
+    /// It shows within so many seeds.
+    seeds: u64,
+    plan: fn(u64) -> Plan,
+}
+
+impl Variant {
+    fn of(rule: Rule, plan: fn(u64) -> Plan) -> Self {
+        Self { wrong: Wrong { rules: Rules::without(rule), ..Wrong::default() }, seeds: 60, plan }
+    }
+
+    fn discipline(discipline: Discipline) -> Self {
+        let plan = |seed| Plan::with_sites(seed, Some(1));
+        Self { wrong: Wrong { discipline, ..Wrong::default() }, seeds: 60, plan }
+    }
+
+    fn is_caught(&self) {
+        let Self { wrong, seeds, plan } = self;
+        let caught = first_failure(0..*seeds, |seed| Plan { wrong: *wrong, ..plan(seed) });
+        let caught = caught.unwrap_or_else(|| panic!("{wrong:?} is not caught within {seeds} seeds"));
+        println!("{wrong:?}: {caught}");
+        // It is the rule that was missed, not the plan that fails anyway.
+        assert_eq!(run(&Plan { wrong: Wrong::default(), ..*caught.plan }).err(), None);
+    }
+}
+
+const NOTHING: Mix = Mix { plain: 0, ids: 0, bounded: 0, resets: 0 };
+
+/// Clients that spend what other sites have passed on.
+fn spending(seed: u64) -> Plan {
+    let plan = Plan::with_sites(seed, Some(3));
+    let mix = Mix { bounded: 1, ..NOTHING };
+    let work = Work { mix, keys: 3, think_ms: 5, remote_ms: 1_000, room: 10, hasty: false, ..plan.work };
+    Plan { clients: 20, active_ms: 10_000, topology: Topology::Full, work, ..plan }
+}
+
+/// Clients whose answers are lost, and who try again elsewhere.
+fn retrying(seed: u64, mix: Mix) -> Plan {
+    let plan = Plan::with_sites(seed, Some(3));
+    let work = Work {
+        mix,
+        keys: 2,
+        think_ms: 20,
+        timeout_ms: 200,
+        attempts_max: 8,
+        failover: 0.9,
+        loss: 0.3,
+        ..plan.work
+    };
+    Plan { clients: 10, active_ms: 10_000, work, ..plan }
+}
+
+/// So much is written while a site is cut off that what it lacks does not fit into one message.
+fn backlog(seed: u64) -> Plan {
+    let plan = Plan::with_sites(seed, Some(3));
+    let work =
+        Work { mix: Mix { ids: 1, ..NOTHING }, keys: 2_000, think_ms: 5, loss: 0.0, late: 0.0, ..plan.work };
+    let cut =
+        |at_ms, group| Planned { at_ms, trouble: Trouble::Split { group, noticed: true, for_ms: 3_000 } };
+    let troubles = vec![cut(500, 1), cut(4_000, 2)];
+    let unsettled_max = 32 << 10;
+    Plan {
+        clients: 20,
+        active_ms: 7_500,
+        shards: 1,
+        topology: Topology::Full,
+        unsettled_max,
+        work,
+        troubles,
+        ..plan
+    }
+}
+
+#[test]
+fn replies_before_the_store_are_caught() {
+    Variant::discipline(Discipline::ReplyFirst).is_caught();
+    Variant::discipline(Discipline::ReadsDoNotWait).is_caught();
+    Variant::discipline(Discipline::MemoryIsKept).is_caught();
+    Variant::discipline(Discipline::CheckpointsUncommitted).is_caught();
+}
+
+#[test]
+fn ids_without_their_rules_are_caught() {
+    Variant::of(Rule::IdsBelongToKeys, Plan::of).is_caught();
+    Variant::of(Rule::ToldPositions, Plan::of).is_caught();
+    Variant::of(Rule::LowestKeeps, Plan::of).is_caught();
+    Variant::of(Rule::LearnedUntilSettled, Plan::of).is_caught();
+    Variant::of(Rule::UnsettledAreKept, Plan::of).is_caught();
+}
+
+#[test]
+fn entries_before_their_rows_are_caught() {
+    Variant::of(Rule::RowsBeforeEntries, backlog).is_caught();
+}
+
+#[test]
+fn resets_that_leave_cancelled_counts_half_are_caught() {
+    Variant::of(Rule::AddBack, |seed| retrying(seed, Mix { resets: 1, ..NOTHING })).is_caught();
+}
+
+#[test]
+fn bounds_without_their_rules_are_caught() {
+    Variant::of(Rule::DefinitionsWait, Plan::of).is_caught();
+    Variant::of(Rule::UnsettledRightsWait, |seed| retrying(seed, Mix { bounded: 1, ..NOTHING })).is_caught();
+    Variant::of(Rule::BoundedRowsTogether, spending).is_caught();
+}
