@@ -8,6 +8,7 @@
 //! - [`filters`]: the experiments with the forgetful Bloom filter.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
+pub mod bounded;
 pub mod core;
 pub mod filters;
 pub mod handoff;
