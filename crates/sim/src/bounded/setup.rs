@@ -14,6 +14,9 @@ const WORKERS_MAX: usize = 64;
 /// The slowest commit or command, in microseconds.
 const COST_US_MAX: u64 = 1_000_000;
 
+/// The grain of virtual time: all costs and delays are multiples of it, in microseconds.
+pub(super) const TICK_US: u64 = 10;
+
 /// A client waits so long after an answer, as in the paper.
 pub(super) const THINK_US: u64 = 100_000;
 /// So many of hundred operations add one and the others subtract one, as in the paper.
@@ -50,9 +53,17 @@ impl Default for Costs {
 impl Costs {
     pub(super) fn check(&self) -> Result<(), Refused> {
         within("--workers", &self.workers, &(1..=WORKERS_MAX))?;
-        within("--commit-us", &self.commit_us, &(0..=COST_US_MAX))?;
-        within("--command-us", &self.command_us, &(1..=COST_US_MAX))
+        cost("--commit-us", self.commit_us, 0)?;
+        cost("--command-us", self.command_us, TICK_US)
     }
+}
+
+fn cost(flag: &'static str, us: u64, min: u64) -> Result<(), Refused> {
+    within(flag, &us, &(min..=COST_US_MAX))?;
+    if us % TICK_US == 0 {
+        return Ok(());
+    }
+    Err(Refused { flag, problem: format!("{us} is not a multiple of {TICK_US}") })
 }
 
 /// Where the rights are when a run begins.

@@ -1,17 +1,16 @@
-//! Sites, clients and the network between them, in virtual microseconds.
+//! Sites, clients and the network between them, in virtual time.
 
 use super::SITES;
 use super::books::Books;
 use super::client::{Answer, Client, Next, Request, Sample};
-use super::setup::{Rights, Setup, THINK_US};
+use super::setup::{Rights, Setup, THINK_US, TICK_US};
 use super::worker::{Letter, Order, Worker};
 use crate::core::{Faults, Network, Node, Queue, Sites};
 use quipu_engine::{Envelope, Membership, Shards, SiteId};
 use quipu_storage::ShardId;
 
-/// How long a message takes, in microseconds, from site to site: half of the round trips of the paper, and of half a
-/// millisecond within a site.
-const DELAYS_US: [&[u64]; 3] = [&[250, 40_000, 48_000], &[40_000, 250, 80_000], &[48_000, 80_000, 250]];
+/// How long a message takes from site to site, in ticks: as in the paper, and a quarter of a millisecond within a site.
+const DELAYS_TICKS: [&[u64]; 3] = [&[25, 8_000, 9_600], &[8_000, 25, 16_000], &[9_600, 16_000, 25]];
 
 /// So long things are left to themselves after each step of the preparation.
 const PREPARATION_US: u64 = 2_000_000;
@@ -24,6 +23,10 @@ pub(super) const SECOND_US: u64 = 1_000_000;
 enum Event {
     /// A client begins its next operation.
     Begin { client: usize },
+    /// It is at the site that has the counter, from where it is done.
+    Start { client: usize, request: Request },
+    /// It is over, and the client knows.
+    Over { client: usize, counted: bool, waited: bool },
     /// A command reaches a worker.
     Order { site: usize, worker: usize, order: Order },
     /// A message of another site reaches a worker.
@@ -79,7 +82,7 @@ impl World {
             Counter { worker: usize::from(shard.0) % costs.workers, key, shard }
         });
         let clients = (0..setup.clients).map(|number| Client::new(number, number % SITES.len(), seed));
-        let latency = Sites::constant((0..SITES.len()).collect(), &DELAYS_US);
+        let latency = Sites::constant((0..SITES.len()).collect(), &DELAYS_TICKS);
         let mut world = World {
             queue: Queue::new(),
             network: Network::new(latency, Faults::NONE, seed),
@@ -127,16 +130,24 @@ impl World {
 
     fn ask_for_all(&mut self, site: usize, request: Request) {
         for counter in 0..self.counters.len() {
-            self.ask(site, site, self.clients.len() + counter, counter, request);
+            self.ask(site, self.clients.len() + counter, counter, request);
         }
     }
 
     fn open(&mut self) {
-        self.begun_us = self.queue.now();
+        self.begun_us = self.now_us();
         for client in 0..self.clients.len() {
             let delay_us = self.clients[client].draw_us(THINK_US);
-            self.queue.push(delay_us, Event::Begin { client });
+            self.after(delay_us, Event::Begin { client });
         }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.queue.now() * TICK_US
+    }
+
+    fn after(&mut self, us: u64, event: Event) {
+        self.queue.push(us / TICK_US, event);
     }
 
     /// The true values.
@@ -152,7 +163,7 @@ impl World {
     /// Lets time pass until so long after the clients began. Samples carry the time since then.
     pub(super) fn run_until(&mut self, us: u64, sink: &mut Sink<'_>) -> Result<(), String> {
         let until_us = self.begun_us + us;
-        while let Some(mut batch) = self.queue.next_batch(until_us) {
+        while let Some(mut batch) = self.queue.next_batch(until_us / TICK_US) {
             for event in batch.drain(..) {
                 self.happen(event, sink).map_err(|what| self.say(&what))?;
             }
@@ -162,7 +173,7 @@ impl World {
     }
 
     fn pass(&mut self, us: u64) -> Result<(), String> {
-        let until_us = self.queue.now() - self.begun_us + us;
+        let until_us = self.now_us() - self.begun_us + us;
         self.run_until(until_us, &mut |_| {})
     }
 
@@ -174,7 +185,7 @@ impl World {
     }
 
     fn check_reports(&mut self) -> Result<(), String> {
-        let now_us = self.queue.now();
+        let now_us = self.now_us();
         for (number, Counter { key, shard, worker }) in self.counters.iter().enumerate() {
             let truth = self.books.value(number);
             for (site, workers) in self.sites.iter_mut().enumerate() {
@@ -193,17 +204,15 @@ impl World {
     /// With all that is needed to see it again.
     fn say(&self, what: &str) -> String {
         let Setup { configuration, clients, seed, .. } = self.setup;
-        let at_ms = self.queue.now().saturating_sub(self.begun_us) / 1_000;
+        let at_ms = self.now_us().saturating_sub(self.begun_us) / 1_000;
         format!("{}, {clients} clients, seed {seed}, {at_ms} ms: {what}", configuration.name())
     }
 
     fn happen(&mut self, event: Event, sink: &mut Sink<'_>) -> Result<(), String> {
         match event {
-            Event::Begin { client } if self.is_open => {
-                let request = self.clients[client].begin(&self.setup, self.queue.now());
-                self.ask_as(client, request);
-            }
-            Event::Begin { .. } => {}
+            Event::Begin { client } => self.begin_operation(client),
+            Event::Start { client, request } => self.ask_as(client, request),
+            Event::Over { client, counted, waited } => self.end_operation(client, counted, waited, sink),
             Event::Order { site, worker, order } => {
                 self.sites[site][worker].order(order);
                 self.begin(site, worker)?;
@@ -214,28 +223,64 @@ impl World {
             }
             Event::Wake { site, worker } => self.begin(site, worker)?,
             Event::Finish { site, worker } => self.finish(site, worker)?,
-            Event::Answer { asker, answer } => self.hear(asker, answer, sink),
+            Event::Answer { asker, answer } => self.hear(asker, answer),
         }
         Ok(())
     }
 
-    fn ask_as(&mut self, client: usize, request: Request) {
-        let Client { site, counter, .. } = self.clients[client];
-        // Where one site alone has the counters, that is the first.
-        let server = if self.sites.len() == 1 { 0 } else { site };
-        self.ask(site, server, client, counter, request);
+    /// The site that serves a client: its own, if that has the counters.
+    fn server_of(&self, client: usize) -> usize {
+        if self.sites.len() == 1 { 0 } else { self.clients[client].site }
     }
 
-    fn ask(&mut self, from: usize, site: usize, asker: usize, counter: usize, request: Request) {
+    fn begin_operation(&mut self, client: usize) {
+        if !self.is_open {
+            return;
+        }
+        let (now_us, site, server) = (self.now_us(), self.clients[client].site, self.server_of(client));
+        let request = self.clients[client].begin(&self.setup, now_us);
+        self.travel(site, server, Event::Start { client, request });
+    }
+
+    fn end_operation(&mut self, client: usize, counted: bool, waited: bool, sink: &mut Sink<'_>) {
+        let now_us = self.now_us();
+        let Client { site, begun_us, .. } = self.clients[client];
+        sink(&Sample {
+            at_us: now_us - self.begun_us,
+            site,
+            latency_us: now_us - begun_us,
+            counted,
+            waited,
+        });
+        self.after(THINK_US, Event::Begin { client });
+    }
+
+    /// An operation goes to the site that has the counter, or comes back from there. Where it is there already, that
+    /// takes no time.
+    fn travel(&mut self, from: usize, to: usize, event: Event) {
+        if from == to {
+            self.queue.push(0, event);
+        } else {
+            self.network.send(&mut self.queue, node(from), node(to), event);
+        }
+    }
+
+    /// At the client's server, an operation asks.
+    fn ask_as(&mut self, client: usize, request: Request) {
+        let (server, counter) = (self.server_of(client), self.clients[client].counter);
+        self.ask(server, client, counter, request);
+    }
+
+    fn ask(&mut self, site: usize, asker: usize, counter: usize, request: Request) {
         let Counter { key, shard, worker } = &self.counters[counter];
         let order = Order { asker, key: key.clone(), shard: *shard, request };
         let event = Event::Order { site, worker: *worker, order };
-        self.network.send(&mut self.queue, node(from), node(site), event);
+        self.network.send(&mut self.queue, node(site), node(site), event);
     }
 
     /// Begins a batch, unless one is under way.
     fn begin(&mut self, site: usize, worker: usize) -> Result<(), String> {
-        let now_us = self.queue.now();
+        let now_us = self.now_us();
         let it = &mut self.sites[site][worker];
         if !it.is_idle() {
             return Ok(());
@@ -245,7 +290,7 @@ impl World {
             let counter = self.counter_of(counted.asker);
             self.books.count(counter, counted.applied, counted.value)?;
         }
-        self.queue.push(begun.busy_us, Event::Finish { site, worker });
+        self.after(begun.busy_us, Event::Finish { site, worker });
         Ok(())
     }
 
@@ -258,17 +303,16 @@ impl World {
     }
 
     fn finish(&mut self, site: usize, worker: usize) -> Result<(), String> {
-        let now_us = self.queue.now();
+        let now_us = self.now_us();
         let mut envelopes = std::mem::take(&mut self.envelopes);
         let it = &mut self.sites[site][worker];
         let answers = it.finish(now_us, &mut envelopes);
         let has_work = it.has_work();
         if let Some(wake_us) = it.wake_us(now_us) {
-            self.queue.push(wake_us - now_us, Event::Wake { site, worker });
+            self.after(wake_us - now_us, Event::Wake { site, worker });
         }
         for (asker, answer) in answers {
-            let to = self.clients.get(asker).map_or(site, |client| client.site);
-            self.network.send(&mut self.queue, node(site), node(to), Event::Answer { asker, answer });
+            self.network.send(&mut self.queue, node(site), node(site), Event::Answer { asker, answer });
         }
         for Envelope { to, shard, message } in envelopes.drain(..) {
             let letter = Letter { from: site_id(site), shard, message: Box::new(message) };
@@ -280,19 +324,14 @@ impl World {
         if has_work { self.begin(site, worker) } else { Ok(()) }
     }
 
-    fn hear(&mut self, asker: usize, answer: Answer, sink: &mut Sink<'_>) {
+    fn hear(&mut self, asker: usize, answer: Answer) {
         // Who prepares asks nothing again.
         let Some(client) = self.clients.get(asker) else { return };
         match client.hear(self.setup.configuration, answer) {
             Next::Ask(request) => self.ask_as(asker, request),
             Next::Over { counted, waited } => {
-                let now_us = self.queue.now();
-                let latency_us = now_us - client.begun_us;
-                let at_us = now_us - self.begun_us;
-                sink(&Sample { at_us, site: client.site, latency_us, counted, waited });
-                if self.is_open {
-                    self.queue.push(THINK_US, Event::Begin { client: asker });
-                }
+                let (site, server) = (client.site, self.server_of(asker));
+                self.travel(server, site, Event::Over { client: asker, counted, waited });
             }
         }
     }
