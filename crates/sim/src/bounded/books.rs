@@ -28,7 +28,9 @@ impl Books {
             return Err(format!("counter {counter} is at {value}, below its limit {MINIMUM}"));
         }
         if reported < MINIMUM {
-            return Err(format!("a site reports {reported} for counter {counter}, below its limit {MINIMUM}"));
+            return Err(format!(
+                "a site reports {reported} for counter {counter}, below its limit {MINIMUM}"
+            ));
         }
         Ok(())
     }

@@ -118,8 +118,7 @@ pub fn table(rows: &[Row]) -> Table {
     for row in rows {
         let mut cells = vec![Cell::Number(row.time_ms as f64 / 1_000.0)];
         for Part { counted, refused, max_us, .. } in row.parts {
-            let slowest =
-                if counted + refused > 0 { Cell::Number(to_ms(max_us)) } else { Cell::Missing };
+            let slowest = if counted + refused > 0 { Cell::Number(to_ms(max_us)) } else { Cell::Missing };
             cells.extend([slowest, Cell::Count(counted), Cell::Count(refused)]);
         }
         let ours = Configuration::ALL.iter().position(|one| *one == Configuration::Ours);

@@ -126,7 +126,9 @@ pub fn table(rows: &[Row]) -> Table {
     for configuration in Configuration::ALL {
         columns.extend(["ms", "ms_max"].map(|what| column(configuration, what)));
     }
-    columns.extend(["near", "near_ms", "near_ms_max", "transfers", "transfer_ms", "transfer_ms_max"].map(str::to_owned));
+    columns.extend(
+        ["near", "near_ms", "near_ms_max", "transfers", "transfer_ms", "transfer_ms_max"].map(str::to_owned),
+    );
     let mut table = Table::new(columns);
     let number = |number: Option<f64>| number.map_or(Cell::Missing, Cell::Number);
     for row in rows {

@@ -245,13 +245,7 @@ impl World {
     fn end_operation(&mut self, client: usize, counted: bool, waited: bool, sink: &mut Sink<'_>) {
         let now_us = self.now_us();
         let Client { site, begun_us, .. } = self.clients[client];
-        sink(&Sample {
-            at_us: now_us - self.begun_us,
-            site,
-            latency_us: now_us - begun_us,
-            counted,
-            waited,
-        });
+        sink(&Sample { at_us: now_us - self.begun_us, site, latency_us: now_us - begun_us, counted, waited });
         self.after(THINK_US, Event::Begin { client });
     }
 
