@@ -103,7 +103,7 @@ fn conditional_writes_get_into_each_others_way_unless_there_are_many_counters() 
     assert!(find(&many, STRONG, 900).per_s > 10.0 * crowded.per_s, "{many:?}");
     for configuration in [WEAK, UNBATCHED] {
         let gain = find(&many, configuration, 900).per_s / find(&one, configuration, 900).per_s;
-        assert!((2.0..4.0).contains(&gain), "three workers instead of one: {gain}");
+        assert!((1.5..3.2).contains(&gain), "three workers instead of one: {gain}");
     }
 }
 

@@ -17,6 +17,12 @@ impl Books {
         Books { configuration, values: vec![0; counters] }
     }
 
+    /// The same, as if another configuration had counted.
+    #[cfg(test)]
+    pub(super) fn as_of(self, configuration: Configuration) -> Self {
+        Books { configuration, ..self }
+    }
+
     /// A site has counted, and reports this value.
     pub(super) fn count(&mut self, counter: usize, applied: i64, reported: i64) -> Result<(), String> {
         self.values[counter] += applied;

@@ -338,3 +338,45 @@ fn site_id(site: usize) -> SiteId {
 fn node(site: usize) -> Node {
     Node::try_from(site).expect("three sites")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Configuration, Costs};
+    use super::*;
+    use crate::bounded::setup::Workload;
+
+    fn small(configuration: Configuration) -> World {
+        let setup = Setup {
+            configuration,
+            counters: 2,
+            clients: 60,
+            initial: 100,
+            rights: Rights::WithTheCreator,
+            workload: Workload::Subtractions,
+            costs: Costs::default(),
+            seed: 3,
+        };
+        World::new(setup).expect("it is prepared")
+    }
+
+    #[test]
+    fn a_limit_that_is_crossed_ends_the_run() {
+        let mut world = small(Configuration::Weak);
+        let books = std::mem::replace(&mut world.books, Books::new(Configuration::Weak, 0));
+        world.books = books.as_of(Configuration::Ours);
+        let error = world.run_until(10 * SECOND_US, &mut |_| {}).expect_err("60 clients cross it");
+        assert!(error.starts_with("weak, 60 clients, seed 3, "), "{error}");
+        assert!(error.ends_with("is at -1, below its limit 0"), "{error}");
+    }
+
+    #[test]
+    fn a_site_that_reports_something_else_than_was_counted_is_found_out() {
+        for configuration in Configuration::ALL {
+            let mut world = small(configuration);
+            world.run_until(SECOND_US, &mut |_| {}).expect("it runs");
+            world.books.count(1, 1, 1).expect("above the limit");
+            let error = world.close().expect_err("the books do not balance");
+            assert!(error.contains("US-East reports"), "{error}");
+        }
+    }
+}
