@@ -19,7 +19,7 @@ impl Books {
 
     /// The same, as if another configuration had counted.
     #[cfg(test)]
-    pub(super) fn as_of(self, configuration: Configuration) -> Self {
+    pub(super) fn taken_for(self, configuration: Configuration) -> Self {
         Books { configuration, ..self }
     }
 

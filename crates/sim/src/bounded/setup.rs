@@ -60,7 +60,7 @@ impl Costs {
 
 fn cost(flag: &'static str, us: u64, min: u64) -> Result<(), Refused> {
     within(flag, &us, &(min..=COST_US_MAX))?;
-    if us % TICK_US == 0 {
+    if us.is_multiple_of(TICK_US) {
         return Ok(());
     }
     Err(Refused { flag, problem: format!("{us} is not a multiple of {TICK_US}") })

@@ -363,7 +363,7 @@ mod tests {
     fn a_limit_that_is_crossed_ends_the_run() {
         let mut world = small(Configuration::Weak);
         let books = std::mem::replace(&mut world.books, Books::new(Configuration::Weak, 0));
-        world.books = books.as_of(Configuration::Ours);
+        world.books = books.taken_for(Configuration::Ours);
         let error = world.run_until(10 * SECOND_US, &mut |_| {}).expect_err("60 clients cross it");
         assert!(error.starts_with("weak, 60 clients, seed 3, "), "{error}");
         assert!(error.ends_with("is at -1, below its limit 0"), "{error}");

@@ -89,7 +89,7 @@ fn measure(counters: usize, scale: Scale, seed: u64, watch: &mut Watch<'_>) -> R
     let full = load::Params { counters, seed, ..load::Params::default() };
     let params = match scale {
         Scale::Full => full,
-        Scale::Quick => load::Params { clients: vec![3, 100, 600, 2_000], seconds: 4, ..full },
+        Scale::Quick => load::Params { clients: vec![3, 100, 600, 6_000], seconds: 4, ..full },
     };
     Ok(load::table(&load::run(&params, watch)?))
 }

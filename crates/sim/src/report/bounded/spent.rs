@@ -34,7 +34,8 @@ pub(super) const EXHAUST: Experiment = Experiment {
     compare: compare_exhaust,
     remarks: "At first the sites that did not make the counter have to ask for rights; then these are there before they \
               are needed, until few are left. When it is known that nobody has any, operations fail at their site. The \
-              paper's figure is not in our copy, so its values cannot be compared. Strong takes longer to spend it: \
+              paper's figure is not in our copy, so its values cannot be compared. Five clients \
+              leave nothing to batch, so that ours is the same with and without. Strong takes longer to spend it: \
               three of its five clients are remote.",
 };
 
