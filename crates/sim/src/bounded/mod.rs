@@ -10,8 +10,9 @@
 //!
 //! Each runs the paper's four [configurations](Configuration). All of them are the same engine over the same store in
 //! memory, behind the same model of what a server costs ([`Costs`]), on the same network: three sites with the
-//! latencies of section V-A. The paper does not say whether these are round trips; a remote client takes 170 ms in its
-//! table I, so they are not. Within a site, where it states none, we take a quarter of a millisecond.
+//! latencies of section V-A, which we take for those of one way: then the 170 ms of a remote client in table I are one
+//! round trip. (As two, one to read and one to write, they would not be: even few clients write so much in between that
+//! most tries would fail.) Within a site, where the paper states none, we take a quarter of a millisecond.
 //!
 //! Checked while it runs: bounded counters and conditional writes never cross the limit, at any instant, in all that
 //! was counted anywhere and in what any site reports. Checked at the end: every site reports exactly the sum of what

@@ -62,8 +62,8 @@ const LATENCY: Experiment = Experiment {
               within the site and one commit, and a conditional write of Riak takes longer than a commit here. Weak \
               has two round trips, to read and to write. In our copy of the table the column of Strong reads 172 for \
               US-East, where the data is, 169 for US-West and “509” for Europe, although the text says that local \
-              clients are fast; we take it for 5 (9) at the data and the others for the remote sites. That remote \
-              clients take 170 ms is why we take the paper's latencies for those of one way.",
+              clients are fast; we take it for 5 (9) at the data and the others for the remote sites. We take the \
+              paper's latencies for those of one way: then the 170 ms of a remote client are one round trip.",
 };
 
 const MEDIANS: [Series; 4] = of_each(["weak_ms", "strong_ms", "ours_ms", "unbatched_ms"], Mark::Dots);
