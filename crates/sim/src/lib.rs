@@ -9,6 +9,7 @@
 //! - [`system`]: the whole system, the real engine at several sites with everything that can go wrong.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
+pub mod bounded;
 pub mod core;
 pub mod filters;
 pub mod handoff;

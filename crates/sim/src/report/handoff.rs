@@ -71,7 +71,7 @@ impl<'a, 'w> Runs<'a, 'w> {
 }
 
 /// The paper's value beside ours, agreeing within a factor of `within`.
-fn near(what: &str, paper: f64, ours: Option<f64>, within: f64) -> Comparison {
+pub(super) fn near(what: &str, paper: f64, ours: Option<f64>, within: f64) -> Comparison {
     let agrees = ours.is_some_and(|ours| ours <= paper * within && ours >= paper / within);
     Comparison {
         what: what.to_owned(),
@@ -81,7 +81,7 @@ fn near(what: &str, paper: f64, ours: Option<f64>, within: f64) -> Comparison {
     }
 }
 
-fn ours(what: &str, ours: String) -> Comparison {
+pub(super) fn ours(what: &str, ours: String) -> Comparison {
     Comparison { what: what.to_owned(), paper: String::new(), ours, verdict: Verdict::Ours }
 }
 

@@ -3,6 +3,7 @@
 //! An [`Experiment`] says how it is run, what is drawn and what is compared; [`experiments`] lists them all.
 //! [`write()`] runs some of them side by side and writes the files. To add one, add it to the list.
 
+mod bounded;
 mod experiment;
 mod filters;
 mod handoff;
@@ -21,5 +22,5 @@ pub use write::{Outcome, ReportError, RunWatch, prepare, write};
 
 /// All experiments, in the order of the page.
 pub fn experiments() -> Vec<&'static Experiment> {
-    handoff::EXPERIMENTS.iter().chain(&filters::EXPERIMENTS).collect()
+    handoff::EXPERIMENTS.iter().chain(&filters::EXPERIMENTS).chain(&bounded::EXPERIMENTS).collect()
 }

@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 mod all;
+mod bounded;
 mod clients;
 mod filters;
 pub(crate) mod output;
@@ -38,6 +39,11 @@ pub(crate) enum Command {
     FbfVsRbf(filters::recyclable::Args),
     /// What a counter is worth when acknowledgements are lost and clients try again
     Retries(filters::retries::Args),
+    // As above.
+    BoundedLatency(bounded::latency::Args),
+    BoundedLoad(bounded::load::Args),
+    BoundedExhaust(bounded::exhaust::Args),
+    BoundedExcess(bounded::excess::Args),
     /// All experiments: data, plots, and a page that lays the papers' figures beside ours
     All(all::Args),
 }
@@ -57,6 +63,10 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::FbfAdapt(args) => filters::adapt::run(&args),
         Command::FbfVsRbf(args) => filters::recyclable::run(&args),
         Command::Retries(args) => filters::retries::run(&args),
+        Command::BoundedLatency(args) => bounded::latency::run(&args),
+        Command::BoundedLoad(args) => bounded::load::run(&args),
+        Command::BoundedExhaust(args) => bounded::exhaust::run(&args),
+        Command::BoundedExcess(args) => bounded::excess::run(&args),
         Command::All(args) => all::run(&args),
     }
 }

@@ -31,20 +31,20 @@ const MODEL_SERIES: [Series; 3] = [
     Series { column: "measured", label: "measured", mark: Mark::Dots, colour: 6 },
 ];
 
-const fn axis(column: &'static str, label: &'static str, spread: Spread) -> Axis {
+pub(super) const fn axis(column: &'static str, label: &'static str, spread: Spread) -> Axis {
     Axis { column, label, spread }
 }
 
-fn no_references(_: &Table) -> Vec<Reference> {
+pub(super) fn no_references(_: &Table) -> Vec<Reference> {
     Vec::new()
 }
 
-fn comparison(what: &str, paper: &str, ours: String, verdict: Verdict) -> Comparison {
+pub(super) fn comparison(what: &str, paper: &str, ours: String, verdict: Verdict) -> Comparison {
     Comparison { what: what.to_owned(), paper: paper.to_owned(), ours, verdict }
 }
 
 /// A number with three digits, or that there is none.
-fn short(number: Option<f64>) -> String {
+pub(super) fn short(number: Option<f64>) -> String {
     match number {
         None => "not measured".to_owned(),
         Some(0.0) => "0".to_owned(),

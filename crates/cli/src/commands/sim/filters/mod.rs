@@ -8,11 +8,8 @@ pub(crate) mod recyclable;
 pub(crate) mod refresh;
 pub(crate) mod retries;
 
-use super::progress;
-use crate::interrupt;
+use super::progress::watched;
 use quipu_sim::filters::Effort;
-use quipu_sim::{RunError, Watch};
-use std::sync::atomic::Ordering;
 
 /// How long to look for errors.
 #[derive(clap::Args)]
@@ -34,16 +31,4 @@ impl EffortArgs {
         let probes_max = self.probes_max.unwrap_or(figure.probes_max);
         Effort { found_enough: self.found, probes_max, threads: self.threads }
     }
-}
-
-/// Runs with a bar on a terminal, and nothing elsewhere; Ctrl-C stops it.
-fn watched<T>(run: impl FnOnce(&mut Watch<'_>) -> Result<T, RunError>) -> Result<T, RunError> {
-    let interrupted = interrupt::flag();
-    let bar = progress::bar("");
-    let outcome = run(&mut |done| {
-        progress::show(&bar, done);
-        !interrupted.load(Ordering::Relaxed)
-    });
-    bar.finish_and_clear();
-    outcome
 }
