@@ -1,9 +1,10 @@
 //! What is changed about the plan of a seed: by whoever wants to know more, and to make a failing plan smaller. A seed
 //! and its changes are a command.
 
-use super::plan::Plan;
+use super::plan::{Plan, SITES_MAX};
 use crate::Refused;
 use crate::core::{Faults, Millis};
+use crate::run::within;
 use std::{fmt, str::FromStr};
 
 /// Something that a plan can do without.
@@ -122,6 +123,9 @@ pub struct Changes {
 impl Changes {
     /// The plan of a seed with these changes.
     pub fn plan(&self, seed: u64) -> Result<Plan, Refused> {
+        if let Some(sites) = &self.sites {
+            within("--sites", sites, &(1..=SITES_MAX))?;
+        }
         let mut plan = Plan::with_sites(seed, self.sites);
         plan.clients = self.clients.unwrap_or(plan.clients);
         plan.active_ms = self.active_ms.unwrap_or(plan.active_ms);
