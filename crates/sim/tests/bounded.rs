@@ -61,7 +61,7 @@ fn a_transfer_takes_a_round_trip_to_another_site() {
 }
 
 fn small_load() -> load::Params {
-    load::Params { clients: vec![30, 900], seconds: 4, ..Default::default() }
+    load::Params { clients: vec![30, 900], seconds: 2, ..Default::default() }
 }
 
 /// The row of a configuration with so many clients.
