@@ -4,6 +4,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod clients;
 mod cluster;
 mod converging;
 mod refused;
