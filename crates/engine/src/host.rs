@@ -366,8 +366,6 @@ impl<L: Log, T: Table> Host<L, T> {
         running.state = match shard {
             Ok(mut shard) => {
                 shard.carry_on(&mut running.shard);
-                // What was settled since the last record is in no record, but the others have not forgotten it.
-                shard.settle(running.clock.at(now));
                 running.shard = shard;
                 State::Live
             }

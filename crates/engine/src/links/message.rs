@@ -62,6 +62,9 @@ pub struct Message {
     /// All rows of a stream, piece by piece.
     #[n(8)]
     pub(crate) sweep: Option<Sweep>,
+    /// The sender wants to hear how far the receiver has got.
+    #[n(9)]
+    pub(crate) answer: Option<bool>,
 }
 
 /// How far a site has got with another one's stream.

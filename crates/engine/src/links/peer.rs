@@ -183,6 +183,11 @@ impl Peer {
         self.direct.contains(&site)
     }
 
+    /// What had arrived here when it told how far it had got may not have been stored: it has to say it again.
+    pub(crate) fn forget_told(&mut self) {
+        self.told = Told::default();
+    }
+
     /// Everything may have been lost: begin from what it says that it has.
     pub(crate) fn begin(&mut self, connected: bool) {
         self.connected = connected;

@@ -260,7 +260,7 @@ impl Shard {
     }
 
     /// Finds out which operations of this site are settled.
-    pub(crate) fn settle(&mut self, now: Moment) {
+    pub(super) fn settle(&mut self, now: Moment) {
         let own = self.settings.site;
         let by_told = self.settings.rules.keep(Rule::ToldPositions);
         let origins = &self.links.origins;

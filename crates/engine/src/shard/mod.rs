@@ -675,6 +675,7 @@ impl Shard {
             if let Some(here) = self.links.peers.get_mut(&site) {
                 // What it has told is true whatever became of the batch.
                 *here = peer;
+                here.forget_told();
                 here.begin(here.connected);
             }
         }

@@ -32,7 +32,7 @@ impl Shard {
         self.check(shard, from, &message)?;
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
-        let has_news = !message.parts.is_empty() || message.sweep.is_some();
+        let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
         let Message { settled, hearsay, parts, sweep, asks, .. } = message;
         for part in parts {
@@ -129,7 +129,7 @@ impl Shard {
             return Ok(());
         }
         for row in rows {
-            self.take_row(site, to, row)?;
+            self.take_row(site, Some(to), row)?;
         }
         for entry in entries.into_iter().filter(|entry| entry.number > here) {
             let (hash, number) = (entry.hash, entry.number);
@@ -149,8 +149,8 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes in a row of a site's stream, which goes up to position `to` by it.
-    fn take_row(&mut self, site: SiteId, to: u64, row: KeyRow) -> Result<(), BadMessage> {
+    /// Takes in a row of a site's stream: of the part that goes up to position `to`, or of a sweep.
+    fn take_row(&mut self, site: SiteId, to: Option<u64>, row: KeyRow) -> Result<(), BadMessage> {
         let KeyRow { key, row } = row;
         let version = match &row {
             WireRow::Counted { version, .. } => *version,
@@ -171,9 +171,11 @@ impl Shard {
         for (site, grown) in merged.grown {
             tally(&mut self.links.origins.entry(site).or_default().counted, grown);
         }
-        let boundaries = self.links.peers.values().map(|peer| peer.received(site));
-        let origin = self.links.origins.entry(site).or_default();
-        origin.push(Changed { number: to, here, index }, boundaries);
+        if let Some(number) = to {
+            let boundaries = self.links.peers.values().map(|peer| peer.received(site));
+            let origin = self.links.origins.entry(site).or_default();
+            origin.push(Changed { number, here, index }, boundaries);
+        }
         if merged.marks {
             self.balance_cancellations(&key);
         }
@@ -198,8 +200,10 @@ impl Shard {
             return Ok(());
         }
         for row in rows {
-            self.take_row(site, until, row)?;
+            self.take_row(site, None, row)?;
         }
+        // Which rows these were is not remembered: whoever is behind is swept too.
+        self.links.origins.entry(site).or_default().forget_until(until);
         self.links.sweeping.insert(site, Swept { until, after: next });
         Ok(())
     }

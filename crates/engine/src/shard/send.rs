@@ -138,7 +138,9 @@ impl Shard {
         let own = self.settings.site;
         let asks = self.asks(site, now_ms);
         let Origin { settled, last_settled, .. } = *self.links.own();
-        let has_open = self.has_open_of(site);
+        // Of those of others it is to hear that they are settled, of the own ones how far others have got.
+        let answer = !self.links.own().open.is_empty();
+        let has_open = answer || self.has_open_of(site);
         let streams = self.streams_for(site);
         let peer = self.links.peers.get_mut(&site)?;
         if !peer.may_send(now_ms) && asks.is_empty() {
@@ -212,6 +214,7 @@ impl Shard {
             sweep,
             asks,
             epoch: self.links.membership.epoch,
+            answer: (answer && is_silent).then_some(true),
         })
         .filter(|_| own != site)
     }

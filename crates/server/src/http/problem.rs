@@ -92,10 +92,9 @@ impl Problem {
                 let sites: Vec<_> = waiting_for.iter().map(SiteId::to_string).collect();
                 problem.with_members([("waiting_for", json!(sites))]).with_header("retry-after", "1")
             }
-            Refusal::NotStored(_)
-            | Refusal::InDoubt(_)
-            | Refusal::JoinedLately { .. }
-            | Refusal::Joining => problem.with_header("retry-after", "1"),
+            Refusal::NotStored(_) | Refusal::InDoubt(_) | Refusal::JoinedLately { .. } | Refusal::Joining => {
+                problem.with_header("retry-after", "1")
+            }
             _ => problem,
         }
     }
