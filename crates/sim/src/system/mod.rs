@@ -2,7 +2,7 @@
 //! and stores that fail, with clients that retry and go elsewhere. Everything is determined by a seed.
 //!
 //! A [`Plan`] is what happens, as data; [`run`] lets it happen. Checks apart from the workload look at every answer
-//! ([`check`]), and after everything has healed all sites must say the same, and exactly what was acknowledged.
+//! (module `check`), and after everything has healed all sites must say the same, and exactly what was acknowledged.
 //! A [`Violation`] tells its seed, the plan and the last happenings, and [`shrink`] makes the plan smaller.
 
 mod books;
