@@ -15,6 +15,8 @@ use crate::{
 const LONG_MS: u64 = 30_000;
 /// Long enough to be told from none.
 const SHORT: Duration = Duration::from_millis(300);
+/// A server counts in whole milliseconds, from when it began to look at what has come.
+const ROUNDING: Duration = Duration::from_millis(10);
 
 fn connected(flags: &str) -> Cluster {
     let cluster = Cluster::start(3, flags);
@@ -109,7 +111,7 @@ fn rights_are_fetched_from_other_sites() {
     assert!(start.elapsed() < SHORT, "{:?}", start.elapsed());
     let refused = text(&third.read().expect("a reply"));
     assert!(refused.starts_with("OUTOFBOUNDS ") && refused.contains(" at site "), "{refused}");
-    assert!(start.elapsed() >= SHORT, "{:?}", start.elapsed());
+    assert!(start.elapsed() + ROUNDING >= SHORT, "{:?}", start.elapsed());
     assert_eq!(third.read().expect("a reply"), Value::Integer(1));
     assert_eq!(third.read().expect("a reply").integer(), 60);
     // Whoever goes while a command waits has not undone it, and its id tells what became of it.
@@ -133,7 +135,7 @@ fn a_creation_names_the_sites_that_are_missing() {
     let start = Instant::now();
     let refused = says(&mut first, &format!("COUNTER.CREATE seats MIN 0 VALUE 5 WAIT {}", SHORT.as_millis()));
     assert!(refused.starts_with("CREATING ") && refused.contains("site 3 has not answered"), "{refused}");
-    assert!(start.elapsed() >= SHORT);
+    assert!(start.elapsed() + ROUNDING >= SHORT, "{:?}", start.elapsed());
     heal(&cluster);
     cluster.agree("seats", 5);
     wait("it takes effect", || first.call("DECR seats") == Value::Integer(4));
