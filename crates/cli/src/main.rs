@@ -37,6 +37,11 @@ enum Command {
     Watch(commands::client::watch::Args),
     /// Print everything that is known about a counter
     Info(commands::client::info::Args),
+    // Without a doc comment: all it says stands on its commands.
+    #[command(subcommand)]
+    Site(commands::client::site::Command),
+    // Without a doc comment: all it says stands on its `Args`.
+    Restore(commands::restore::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Command::List(args) => commands::client::list::run(&args),
         Command::Watch(args) => commands::client::watch::run(&args),
         Command::Info(args) => commands::client::info::run(&args),
+        Command::Site(command) => commands::client::site::run(&command),
+        Command::Restore(args) => commands::restore::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
         Command::Completions(args) => commands::completions::run(&args, Quipu::command()),

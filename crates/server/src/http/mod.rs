@@ -27,6 +27,7 @@ mod request;
 mod running;
 mod serve;
 mod show;
+pub mod sites;
 mod stall;
 mod status;
 mod watching;
@@ -50,6 +51,14 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>>;
     /// Can commands be run? If not, why not.
     fn ready(&self) -> Result<(), String>;
+    /// Who belongs to the cluster; `None`: this node knows of none.
+    fn cluster(&self) -> Option<sites::Cluster> {
+        None
+    }
+    /// Brings about a change of who belongs to the cluster. Saying it again tells how far it is.
+    fn grant(&self, _wish: &sites::Wish) -> Result<sites::Progress, sites::SiteTrouble> {
+        Err(sites::SiteTrouble::Conflict("this node belongs to no cluster; nothing was changed".to_owned()))
+    }
 }
 
 /// What every handler can reach.
@@ -78,6 +87,8 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/counters/{key}/info", get(counters::info::<C>))
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
+        .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
+        .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))
         .route("/metrics", get(status::metrics::<C>))
         .route_layer(from_fn_with_state(app.clone(), access::check::<C>));
     let open = Router::new()

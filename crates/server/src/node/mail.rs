@@ -43,6 +43,8 @@ pub(super) enum Mail {
     Link(LinkMail),
     /// How much of a site's stream is in each shard of this worker.
     Positions { of: SiteId, answer: oneshot::Sender<Positions> },
+    /// Has this site, which joins, everything in the shards of this worker?
+    CaughtUp { answer: oneshot::Sender<bool> },
     /// Finish what is begun, and end.
     Stop,
 }

@@ -248,9 +248,11 @@ impl Worker {
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
             Mail::Link(mail) => self.open_link_mail(mail),
-            Mail::List { .. } | Mail::Count { .. } | Mail::Watch { .. } | Mail::Positions { .. } => {
-                self.after_commit.push(mail);
-            }
+            Mail::List { .. }
+            | Mail::Count { .. }
+            | Mail::Watch { .. }
+            | Mail::Positions { .. }
+            | Mail::CaughtUp { .. } => self.after_commit.push(mail),
             Mail::Stop => {}
         }
     }
@@ -545,6 +547,7 @@ impl Worker {
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
+            Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 if let Ok(value) = self.host.watch(shard, &key)

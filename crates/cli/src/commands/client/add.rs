@@ -101,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 fn send(args: &Args, id: &str) -> Result<String, Failure> {
     let body = args.body();
     let path = format!("{}/add?{}", path(&args.key), args.server.values());
-    let ask = Ask { method: Method::POST, path, body: Some(&body), id: Some(id) };
+    let ask = Ask { method: Method::POST, path: format!("/counters{path}"), body: Some(&body), id: Some(id) };
     let mut wait = WAIT_FIRST;
     let mut sent_before = false;
     for attempt in 1.. {

@@ -39,7 +39,12 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let body = json!({ "min": args.min, "max": args.max, "value": args.value });
     let path = format!("{}?{}", path(&args.key), args.server.values());
-    let text = args.server.ask(&Ask { method: Method::PUT, path, body: Some(&body), id: None })?;
+    let text = args.server.ask(&Ask {
+        method: Method::PUT,
+        path: format!("/counters{path}"),
+        body: Some(&body),
+        id: None,
+    })?;
     match args.server.json {
         true => say(text),
         false => say(member(&parse(&text)?, "value")?),

@@ -60,15 +60,16 @@ impl From<Trouble> for Failure {
 /// A request to the server.
 pub(super) struct Ask<'a> {
     pub(super) method: http::Method,
-    /// With what follows it, behind `/v1/counters`.
+    /// With what follows it, behind `/v1`.
     pub(super) path: String,
     pub(super) body: Option<&'a Value>,
     pub(super) id: Option<&'a str>,
 }
 
 impl Ask<'_> {
+    /// Reads what is at this path behind `/v1/counters`.
     pub(super) fn get(path: String) -> Self {
-        Self { method: http::Method::GET, path, body: None, id: None }
+        Self { method: http::Method::GET, path: format!("/counters{path}"), body: None, id: None }
     }
 }
 
@@ -110,7 +111,7 @@ impl Server {
             .timeout_global(time_max)
             .build()
             .into();
-        let url = format!("{}/v1/counters{}", self.checked_url()?, ask.path);
+        let url = format!("{}/v1{}", self.checked_url()?, ask.path);
         let mut request = http::Request::builder().method(ask.method.clone()).uri(url);
         if let Some(password) = &self.password {
             let credentials = STANDARD.encode(format!("{}:{password}", self.user));
