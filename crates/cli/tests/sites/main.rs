@@ -6,4 +6,5 @@ mod harness;
 
 mod cluster;
 mod converging;
+mod members;
 mod refused;

@@ -56,8 +56,12 @@ pub trait Counters: Clone + Send + Sync + 'static {
         None
     }
     /// Brings about a change of who belongs to the cluster. Saying it again tells how far it is.
-    fn grant(&self, _wish: &sites::Wish) -> Result<sites::Progress, sites::SiteTrouble> {
-        Err(sites::SiteTrouble::Conflict("this node belongs to no cluster; nothing was changed".to_owned()))
+    fn grant(
+        &self,
+        _wish: sites::Wish,
+    ) -> impl Future<Output = Result<sites::Progress, sites::SiteTrouble>> + Send {
+        let text = "this node belongs to no cluster; nothing was changed".to_owned();
+        async { Err(sites::SiteTrouble::Conflict(text)) }
     }
 }
 

@@ -69,9 +69,20 @@ pub struct OpenChange {
     pub missing: Option<Vec<String>>,
 }
 
-/// A change that somebody wishes.
+/// What somebody wishes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wish {
+    /// Others are to belong to the cluster.
+    Change(ChangeWish),
+    /// The site that is asked is to take no writes, and tell the others all that it has counted: it is about to leave.
+    Drain,
+    /// It stays, after all.
+    Stay,
+}
+
+/// A change that somebody wishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeWish {
     /// A new site.
     Add {
         /// Its number.
@@ -153,6 +164,8 @@ impl SiteName {
 enum Body {
     Add { site: u16, address: String },
     Restore { site: String, address: Option<String> },
+    Drain,
+    Stay,
 }
 
 /// What is answered.
@@ -172,14 +185,17 @@ pub(super) async fn change<C: Counters>(
     State(app): State<App<C>>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let remedy =
-        "give {\"add\": {\"site\": 4, \"address\": \"host:port\"}} or {\"restore\": {\"site\": \"2.1\"}}";
+    let remedy = "give {\"add\": {\"site\": 4, \"address\": \"host:port\"}} {\"restore\": {\"site\": \"2.1\"}}, \"drain\" or \"stay\"";
     let body = serde_json::from_slice(&body).map_err(|error| {
         Problem::bad_request(format!("the body is no change of sites: {error}; {remedy}"))
     })?;
     let wish = match body {
+        Body::Drain => Wish::Drain,
+        Body::Stay => Wish::Stay,
         Body::Add { site: 0, .. } => return Err(Problem::bad_request("sites are numbered from 1")),
-        Body::Add { site, address } => Wish::Add { number: site, address: checked(address)? },
+        Body::Add { site, address } => {
+            Wish::Change(ChangeWish::Add { number: site, address: checked(address)? })
+        }
         Body::Restore { site, address } => {
             let name: SiteName = site.parse().map_err(Problem::bad_request)?;
             let incarnation = name.incarnation.ok_or_else(|| {
@@ -188,10 +204,10 @@ pub(super) async fn change<C: Counters>(
                 ))
             })?;
             let new = SiteId { number: name.number, incarnation };
-            Wish::Restore { new, address: address.map(checked).transpose()? }
+            Wish::Change(ChangeWish::Restore { new, address: address.map(checked).transpose()? })
         }
     };
-    grant(&app, &wish)
+    grant(&app, wish).await
 }
 
 pub(super) async fn remove<C: Counters>(
@@ -216,7 +232,7 @@ pub(super) async fn remove<C: Counters>(
             return Err(Problem::bad_request(detail));
         }
     };
-    grant(&app, &Wish::Remove { sites, heir, is_dead })
+    grant(&app, Wish::Change(ChangeWish::Remove { sites, heir, is_dead })).await
 }
 
 /// The same rules as for the addresses of a configuration.
@@ -229,9 +245,9 @@ fn checked(address: String) -> Result<String, Problem> {
     }
 }
 
-fn grant<C: Counters>(app: &App<C>, wish: &Wish) -> Result<Response, Problem> {
+async fn grant<C: Counters>(app: &App<C>, wish: Wish) -> Result<Response, Problem> {
     let Progress { what, is_done, missing } =
-        app.counters.grant(wish).map_err(|trouble| conflict(trouble.to_string()))?;
+        app.counters.grant(wish).await.map_err(|trouble| conflict(trouble.to_string()))?;
     let (code, status) = if is_done { (StatusCode::OK, "done") } else { (StatusCode::ACCEPTED, "waiting") };
     Ok((code, Json(ProgressBody { status, change: what, missing })).into_response())
 }

@@ -5,7 +5,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -17,7 +20,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Node, Shared, links::LinkMail, mail::Mail};
 use crate::{
-    http::sites::{Cluster, OpenChange, Progress, SiteFacts, SiteTrouble, Wish},
+    http::sites::{ChangeWish, Cluster, OpenChange, Progress, SiteFacts, SiteTrouble},
     links::{Board, Identity},
     metrics::Metrics,
 };
@@ -31,6 +34,8 @@ const TICK: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Sitting {
     state: Mutex<State>,
+    /// It takes no writes, because it is about to leave. Stored, so that it stays so after a restart.
+    is_leaving: AtomicBool,
     /// Where sites are found, as this one was told. It goes before what the others say.
     addresses: BTreeMap<u16, String>,
 }
@@ -43,8 +48,14 @@ struct State {
 }
 
 impl Sitting {
-    pub(super) fn new(council: Council, addresses: BTreeMap<u16, String>) -> Self {
-        Self { state: Mutex::new(State { council, open: BTreeSet::new() }), addresses }
+    pub(super) fn new(council: Council, addresses: BTreeMap<u16, String>, is_leaving: bool) -> Self {
+        let state = Mutex::new(State { council, open: BTreeSet::new() });
+        Self { state, is_leaving: AtomicBool::new(is_leaving), addresses }
+    }
+
+    /// Does it take no writes, because it is about to leave?
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -236,7 +247,7 @@ impl Shared {
     }
 
     /// Brings a change about that somebody wishes. Saying it again tells how far it is.
-    pub(crate) fn grant(&self, wish: &Wish) -> Result<Progress, SiteTrouble> {
+    pub(crate) fn grant(&self, wish: &ChangeWish) -> Result<Progress, SiteTrouble> {
         let change = self.change_of(wish)?;
         let is_done = |shared: &Self| change.is_in(shared.council.lock().council.config());
         if !is_done(self) {
@@ -249,13 +260,13 @@ impl Shared {
         Ok(Progress { what: change.to_string(), is_done, missing })
     }
 
-    fn change_of(&self, wish: &Wish) -> Result<Change, SiteTrouble> {
+    fn change_of(&self, wish: &ChangeWish) -> Result<Change, SiteTrouble> {
         let state = self.council.lock();
         let config = state.council.config();
         let conflict = |text: String| Err(SiteTrouble::Conflict(text));
         let bad = |error: BadChange| SiteTrouble::Conflict(error.to_string());
         match wish {
-            Wish::Add { number, address } => {
+            ChangeWish::Add { number, address } => {
                 if !self.has_links {
                     return conflict(
                         "this site has no port for others; nothing was changed. Start it with --link ADDR"
@@ -271,19 +282,19 @@ impl Shared {
                 }
                 Ok(Change::Add { site, name: String::new(), address: address.clone() })
             }
-            Wish::Remove { sites, heir, is_dead } => {
+            ChangeWish::Remove { sites, heir, is_dead } => {
                 let gone: BTreeSet<SiteId> = sites.iter().map(|site| site.in_list(config)).collect();
                 let is_linked = |site: &&SiteId| self.board.linked().contains(site);
                 if let Some(site) = gone.iter().find(is_linked) {
                     return conflict(format!(
-                        "site {site} runs, and has a link to this one; nothing was changed. Stop it first (in order, so that \
-                         its peers have all that it has counted)"
+                        "site {site} runs, and has a link to this one; nothing was changed. Run `quipu site drain` \
+                         there, so that the others have all that it has counted, and stop it first"
                     ));
                 }
                 if !is_dead && !gone.iter().all(|site| config.removed.contains_key(site)) {
                     return conflict(format!(
                         "what site {} has counted and told nobody is lost when it is removed; nothing was changed. If it \
-                         was stopped in order, or will never come back, say so: --dead",
+                         was drained and stopped, or will never come back, say so: --dead",
                         texts(&gone).join(", ")
                     ));
                 }
@@ -294,7 +305,7 @@ impl Shared {
                 let heir = heir.ok_or(BadChange::Nobody).map_err(bad)?;
                 Ok(Change::Remove { sites: gone, heir })
             }
-            Wish::Restore { new, address } => {
+            ChangeWish::Restore { new, address } => {
                 let same = |site: &&SiteId| site.number == new.number && *site < new;
                 let old = config.sites.keys().chain(config.removed.keys()).rfind(same);
                 let old = *old.ok_or(BadChange::NotListed { site: *new }).map_err(bad)?;
@@ -308,6 +319,42 @@ impl Shared {
 
 fn texts(sites: &BTreeSet<SiteId>) -> Vec<String> {
     sites.iter().map(ToString::to_string).collect()
+}
+
+impl Node {
+    /// This site takes no writes any more, so that the others come to have all that it has counted. Have they?
+    pub(super) async fn drain_site(&self) -> Result<Progress, SiteTrouble> {
+        let members = self.shared.council.membership().members;
+        let own = self.shared.board.identity().site;
+        if members.len() < 2 {
+            let text = "there is no other site that could go on; nothing was changed";
+            return Err(SiteTrouble::Conflict(text.to_owned()));
+        }
+        self.shared.set_leaving(true)?;
+        let others = members.len() - 1;
+        let mut is_done = true;
+        for worker in 0..self.shared.workers() {
+            // A command that was taken in before is in a batch before this.
+            let is_drained = self.ask(worker, |answer| Mail::Drained { others, answer }).await;
+            is_done &= is_drained.unwrap_or(false);
+        }
+        let linked = self.shared.board.linked();
+        let missing = members.iter().filter(|site| **site != own && !linked.contains(site) && !is_done);
+        let missing = missing.map(ToString::to_string).collect();
+        Ok(Progress { what: format!("tell the others all that site {own} has counted"), is_done, missing })
+    }
+}
+
+impl Shared {
+    pub(super) fn set_leaving(&self, is_leaving: bool) -> Result<(), SiteTrouble> {
+        let failed =
+            |error: super::FolderError| SiteTrouble::Conflict(format!("it could not be stored: {error}"));
+        if self.council.is_leaving() != is_leaving {
+            self.folder.store_leaving(is_leaving).map_err(failed)?;
+            self.council.is_leaving.store(is_leaving, Ordering::Release);
+        }
+        Ok(())
+    }
 }
 
 /// Says again and again who belongs to the cluster; a newcomer says when it has everything.

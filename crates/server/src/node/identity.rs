@@ -22,6 +22,8 @@ const FOLDER: ShardId = ShardId(u16::MAX);
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
+/// Is the site about to leave the cluster?
+const LEAVING: &[u8] = b"leaving";
 /// The id that a folder is being restored under.
 const RESTORING: &[u8] = b"restoring";
 
@@ -206,7 +208,9 @@ impl Folder {
         let mut addresses = self.stored.known.clone().unwrap_or_default();
         let given = config.join.iter().chain(&config.peers);
         addresses.extend(given.map(|peer| (peer.number, peer.address.clone())));
-        Ok(Sitting::new(council, addresses))
+        let is_leaving =
+            read::<bool>(&self.table, LEAVING, "leaving")?.is_some_and(|(_, is_leaving)| is_leaving);
+        Ok(Sitting::new(council, addresses, is_leaving))
     }
 
     /// What was last seen of a peer.
@@ -223,6 +227,11 @@ impl Folder {
             None => 1,
         };
         write(&self.table, &key, version, seen).map(drop)
+    }
+
+    /// Remembers whether the site is about to leave the cluster. Durable when it returns.
+    pub(super) fn store_leaving(&self, is_leaving: bool) -> Result<(), FolderError> {
+        write_next(&self.table, LEAVING, is_leaving)
     }
 
     /// What the council has stored, if it has.
@@ -365,6 +374,7 @@ impl Plan {
         }
         let version = self.table.get(FOLDER, Slice::KEPT, COUNCIL)?.map_or(0, |row| row.version);
         put(&self.table, COUNCIL, Row { version: version + 1, bytes: council.encode() })?;
+        write_next(&self.table, LEAVING, false)?;
         write_next(&self.table, RESTORING, None::<SiteId>)
     }
 }

@@ -46,7 +46,13 @@ impl Shared {
 
     /// Why a command is not done, if it would count and this site must not.
     pub(super) fn forbids(&self, action: &Action<'_>) -> Option<Refusal> {
-        let why = self.board.stopped()?;
+        let why = match self.board.stopped() {
+            Some(why) => why,
+            None if self.council.is_leaving() => {
+                "this site is about to leave the cluster (`quipu site stay` takes that back); use another one"
+            }
+            None => return None,
+        };
         match action {
             Action::Get | Action::Inspect | Action::Outcome(_) => None,
             Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } => {
@@ -89,6 +95,7 @@ impl Shared {
         }
         match board.stopped() {
             Some(why) => write!(text, "counting:no,{why}\r\n"),
+            None if self.council.is_leaving() => write!(text, "counting:no,the site is leaving\r\n"),
             None => write!(text, "counting:yes\r\n"),
         }
     }
@@ -218,6 +225,16 @@ impl Worker {
         });
         // Whoever has asked may have gone.
         let _ = answer.send(positions.collect());
+    }
+
+    /// Have so many other sites all that was counted here, and does nothing wait that may count?
+    pub(super) fn is_drained(&self, others: usize) -> bool {
+        let mut mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
+        let is_known = |shard| {
+            let position = self.host.position(shard);
+            position.is_some_and(|position| self.host.acknowledged(shard, position) >= others)
+        };
+        !self.host.is_waiting() && mine.all(is_known)
     }
 
     /// Sends what may be known elsewhere by now.

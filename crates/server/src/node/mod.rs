@@ -283,8 +283,15 @@ impl Counters for Node {
         Some(self.shared.cluster())
     }
 
-    fn grant(&self, wish: &Wish) -> Result<Progress, SiteTrouble> {
-        self.shared.grant(wish)
+    async fn grant(&self, wish: Wish) -> Result<Progress, SiteTrouble> {
+        match wish {
+            Wish::Drain => self.drain_site().await,
+            Wish::Stay => {
+                self.shared.set_leaving(false)?;
+                Ok(Progress { what: "take writes again".to_owned(), is_done: true, missing: Vec::new() })
+            }
+            Wish::Change(wish) => self.shared.grant(&wish),
+        }
     }
 }
 

@@ -252,7 +252,8 @@ impl Worker {
             | Mail::Count { .. }
             | Mail::Watch { .. }
             | Mail::Positions { .. }
-            | Mail::CaughtUp { .. } => self.after_commit.push(mail),
+            | Mail::CaughtUp { .. }
+            | Mail::Drained { .. } => self.after_commit.push(mail),
             Mail::Stop => {}
         }
     }
@@ -547,6 +548,7 @@ impl Worker {
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
+            Mail::Drained { others, answer } => drop(answer.send(self.is_drained(others))),
             Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);

@@ -20,7 +20,8 @@ Examples:
   quipu site list                              who belongs to the cluster, and what an open change waits for
   quipu site add 4@10.0.0.4:7381               then, on the new machine, with an empty folder:
   quipu serve --site 4 --link 10.0.0.4:7381 --join 1@10.0.0.1:7381
-  quipu site remove 3 --dead                   its machine is lost; what it counted stays counted
+  quipu site drain --server URL-OF-3           site 3 is to leave: the others come to have all that it has counted
+  quipu site remove 3 --dead                   it was drained and stopped; or its machine is lost
   quipu site remove 3,4 --dead --heir 2        two at once: nobody waits for them
   quipu site restore 2.1                       after `quipu restore` on a copy of site 2's folder
 
@@ -31,10 +32,7 @@ A change is in force when all sites that stay have agreed; the same command agai
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
     /// List the sites: state, link, address, when last heard
-    List {
-        #[command(flatten)]
-        server: Server,
-    },
+    List(ListArgs),
     /// Add a site; it takes writes once it has everything that the others have
     Add {
         /// Its number and where the others reach it: 4@10.0.0.4:7381
@@ -57,6 +55,16 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Let the site that is asked take no writes and tell the others all that it has counted, before it is removed
+    Drain {
+        #[command(flatten)]
+        common: Common,
+    },
+    /// Let a site that was to leave take writes again
+    Stay {
+        #[command(flatten)]
+        common: Common,
+    },
     /// Let a restored folder go on in the place of the site that it is a copy of
     Restore {
         /// The id that `quipu restore` has told, such as 2.1
@@ -71,6 +79,12 @@ pub(crate) enum Command {
 }
 
 #[derive(clap::Args)]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(clap::Args)]
 pub(crate) struct Common {
     /// For how many seconds to wait until the change is in force
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
@@ -81,7 +95,7 @@ pub(crate) struct Common {
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
-        Command::List { server } => list(server),
+        Command::List(args) => list(&args.server),
         Command::Add { site, common } => {
             let wrong = || {
                 Failure::failed(format!(
@@ -101,6 +115,17 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
             let heir = heir.as_ref().map_or_else(String::new, |heir| format!("&heir={heir}"));
             common.change(Method::DELETE, format!("/sites/{sites}?dead={dead}{heir}"), None)?;
             say(format_args!("removed: {sites}. What was counted there stays counted"))
+        }
+        Command::Drain { common } => {
+            common.change(Method::POST, "/sites".to_owned(), Some(&json!("drain")))?;
+            say(
+                "the others have all that this site has counted, and it takes no writes. Stop it, and run `quipu site remove N \
+                 --dead` at another one; `quipu site stay` takes it back",
+            )
+        }
+        Command::Stay { common } => {
+            common.change(Method::POST, "/sites".to_owned(), Some(&json!("stay")))?;
+            say("this site takes writes")
         }
         Command::Restore { site, address, common } => {
             let body = json!({ "restore": { "site": site, "address": address } });

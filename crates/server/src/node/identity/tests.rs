@@ -123,3 +123,39 @@ fn peers_and_the_council_are_remembered() {
     assert_eq!(again.seen(site(3)).expect("readable"), None);
     assert_eq!(again.load_council().expect("readable"), Some(b"two".to_vec()));
 }
+
+#[test]
+fn nothing_is_served_from_a_folder_whose_restore_was_interrupted() {
+    let folder = TempDir::new().expect("a folder");
+    let first = open(&folder, &[]).expect("new").identity;
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    let error = Plan::begin(embedded.table(), Some(0)).err().expect("incarnations grow");
+    assert!(matches!(error, FolderError::OldIncarnation { asked: 0, .. }), "{error}");
+    Plan::begin(embedded.table(), None).expect("begun");
+    drop(embedded);
+    let error = open(&folder, &[]).expect_err("parts of it may have the new id").to_string();
+    assert!(error.contains("1.1 was interrupted") && error.contains("run `quipu restore`"), "{error}");
+    // Said again, it goes on; whatever incarnation is asked for.
+    let restored = crate::restore(folder.path(), Some(7)).expect("restored");
+    let new = SiteId { number: 1, incarnation: 1 };
+    assert_eq!((restored.old, restored.new, restored.is_alone), (SiteId::FIRST, new, true));
+    let again = open(&folder, &[]).expect("it is served");
+    assert_eq!((again.identity.site, again.identity.shards), (new, first.shards));
+    assert_ne!(again.identity.instance, first.instance);
+    let membership = again.council(&config(&folder, &[])).expect("known").membership();
+    assert_eq!(membership.members, [new].into());
+    assert_eq!(membership.removed, [(SiteId::FIRST, new)].into());
+}
+
+#[test]
+fn an_empty_folder_that_joins_knows_whom_to_ask_and_is_no_member() {
+    let folder = TempDir::new().expect("a folder");
+    let given: &[(&settings::Known, &str)] = &[(&settings::SITE, "4"), (&settings::JOIN, "1@a:1")];
+    let opened = open(&folder, given).expect("new");
+    for given in [given, &[]] {
+        let council = opened.council(&config(&folder, given)).expect("it begins");
+        assert!(!council.is_alone());
+        let membership = council.membership();
+        assert_eq!((membership.epoch, membership.joining), (0, [site(4)].into()));
+    }
+}
