@@ -30,7 +30,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut absent = Vec::new();
     for key in &args.keys {
-        let ask = Ask::get(format!("{}?{}", path(key), args.server.values()));
+        let ask = Ask::get(&format!("{}?{}", path(key), args.server.values()));
         let text = match args.server.ask(&ask) {
             Err(Trouble::Refused { kind, .. }) if kind == "no-such-counter" => {
                 absent.push(shown_argument(key));

@@ -25,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let text = args.server.ask(&Ask::get(format!("{}/info?{}", path(&args.key), args.server.values())))?;
+    let text = args.server.ask(&Ask::get(&format!("{}/info?{}", path(&args.key), args.server.values())))?;
     if args.server.json {
         return say(text);
     }

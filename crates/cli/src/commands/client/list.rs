@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut cursor = String::new();
     while left > 0 {
         let path = format!("?{}&prefix={prefix}&limit={}{cursor}", args.server.values(), left.min(PAGE));
-        let page = parse(&args.server.ask(&Ask::get(path))?)?;
+        let page = parse(&args.server.ask(&Ask::get(&path))?)?;
         let counters = page["counters"].as_array().map(Vec::as_slice).unwrap_or_default();
         for counter in counters {
             show(args, counter)?;

@@ -68,7 +68,7 @@ pub(super) struct Ask<'a> {
 
 impl Ask<'_> {
     /// Reads what is at this path behind `/v1/counters`.
-    pub(super) fn get(path: String) -> Self {
+    pub(super) fn get(path: &str) -> Self {
         Self { method: http::Method::GET, path: format!("/counters{path}"), body: None, id: None }
     }
 }

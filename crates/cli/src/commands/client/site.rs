@@ -105,7 +105,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
             let (number, address) = site.split_once('@').ok_or_else(wrong)?;
             let number: u16 = number.parse().map_err(|_| wrong())?;
             let body = json!({ "add": { "site": number, "address": address } });
-            common.change(Method::POST, "/sites".to_owned(), Some(&body))?;
+            common.change(&Method::POST, "/sites", Some(&body))?;
             say(format_args!(
                 "site {number} belongs to the cluster; it takes writes once it has joined. Start it, if it does not run, with \
                  an empty folder: quipu serve --site {number} --link ADDR --join N@HOST:PORT"
@@ -113,23 +113,23 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
         }
         Command::Remove { sites, heir, dead, common } => {
             let heir = heir.as_ref().map_or_else(String::new, |heir| format!("&heir={heir}"));
-            common.change(Method::DELETE, format!("/sites/{sites}?dead={dead}{heir}"), None)?;
+            common.change(&Method::DELETE, &format!("/sites/{sites}?dead={dead}{heir}"), None)?;
             say(format_args!("removed: {sites}. What was counted there stays counted"))
         }
         Command::Drain { common } => {
-            common.change(Method::POST, "/sites".to_owned(), Some(&json!("drain")))?;
+            common.change(&Method::POST, "/sites", Some(&json!("drain")))?;
             say(
                 "the others have all that this site has counted, and it takes no writes. Stop it, and run `quipu site remove N \
                  --dead` at another one; `quipu site stay` takes it back",
             )
         }
         Command::Stay { common } => {
-            common.change(Method::POST, "/sites".to_owned(), Some(&json!("stay")))?;
+            common.change(&Method::POST, "/sites", Some(&json!("stay")))?;
             say("this site takes writes")
         }
         Command::Restore { site, address, common } => {
             let body = json!({ "restore": { "site": site, "address": address } });
-            common.change(Method::POST, "/sites".to_owned(), Some(&body))?;
+            common.change(&Method::POST, "/sites", Some(&body))?;
             say(format_args!(
                 "site {site} belongs to the cluster in the place of the one before; it takes writes once it has joined"
             ))
@@ -140,10 +140,10 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 impl Common {
     /// Says what is wanted again and again until it is in force: if a change that goes before came between, it is proposed
     /// anew.
-    fn change(&self, method: Method, path: String, body: Option<&Value>) -> Result<(), Failure> {
+    fn change(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<(), Failure> {
         let until = Instant::now() + Duration::from_secs(self.wait);
         loop {
-            let ask = Ask { method: method.clone(), path: path.clone(), body, id: None };
+            let ask = Ask { method: method.clone(), path: path.to_owned(), body, id: None };
             let answer = parse(&self.server.ask(&ask)?)?;
             if answer["status"] == "done" {
                 return Ok(());

@@ -32,7 +32,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let ask = Ask::get(format!("{}/watch?{}", path(&args.key), args.server.values()));
+    let ask = Ask::get(&format!("{}/watch?{}", path(&args.key), args.server.values()));
     let lines = BufReader::new(args.server.stream(&ask)?).lines();
     let mut left = args.count.unwrap_or(u64::MAX);
     for line in lines {
