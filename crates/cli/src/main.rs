@@ -39,6 +39,11 @@ enum Command {
     Info(commands::client::info::Args),
     /// Ask all sites for their books, and say whether these balance
     Audit(commands::client::audit::Args),
+    // Without a doc comment: all it says stands on its commands.
+    #[command(subcommand)]
+    Site(commands::client::site::Command),
+    // Without a doc comment: all it says stands on its `Args`.
+    Restore(commands::restore::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -59,6 +64,8 @@ fn main() -> ExitCode {
         Command::Watch(args) => commands::client::watch::run(&args),
         Command::Info(args) => commands::client::info::run(&args),
         Command::Audit(args) => commands::client::audit::run(&args),
+        Command::Site(command) => commands::client::site::run(&command),
+        Command::Restore(args) => commands::restore::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
         Command::Completions(args) => commands::completions::run(&args, Quipu::command()),

@@ -17,6 +17,7 @@ mod values;
 pub use choices::{Durability, IdmpMode, LogFormat, LogLevel};
 pub use settings::{ConfigError, Origin, Settings};
 pub use units::{format_bytes, format_duration, parse_bytes, parse_duration};
+pub(crate) use values::is_peer_address;
 
 /// With how many shards a new data folder is made, unless told otherwise.
 pub const SHARDS_DEFAULT: u16 = 64;
@@ -77,6 +78,8 @@ pub struct Config {
     pub link_given: bool,
     /// The other sites. With this one they are the members of the cluster of a new data folder.
     pub peers: Vec<PeerAddress>,
+    /// Members of a cluster that exists. A new data folder joins it.
+    pub join: Vec<PeerAddress>,
     /// The name of the cluster; `None`: as the data folder says, and [`CLUSTER_DEFAULT`] for a new one.
     pub cluster: Option<String>,
     /// When a count is acknowledged.
@@ -118,6 +121,7 @@ impl Config {
             link: settings.required(&settings::LINK, address)?,
             link_given: settings.origin(&settings::LINK) != Origin::Default,
             peers: settings.optional(&settings::PEERS, peers)?.unwrap_or_default(),
+            join: settings.optional(&settings::JOIN, peers)?.unwrap_or_default(),
             cluster: settings.optional(&settings::CLUSTER, cluster)?,
             durability: settings.required(&settings::DURABILITY, str::parse)?,
             memory_bytes: settings.required(&settings::MEMORY, |text| {
@@ -169,14 +173,20 @@ impl Config {
     }
 
     fn check_peers(&self, settings: &Settings) -> Result<(), ConfigError> {
-        let own = self.site.and_then(|site| self.peers.iter().find(|peer| peer.number == site));
-        if let Some(PeerAddress { number, address }) = own {
-            let problem = format!(
-                "names this site itself ({number}@{address}); leave it out, or give this site another --site"
-            );
-            return Err(settings.refuse(&settings::PEERS, problem));
+        for (known, peers) in [(&settings::PEERS, &self.peers), (&settings::JOIN, &self.join)] {
+            let own = self.site.and_then(|site| peers.iter().find(|peer| peer.number == site));
+            if let Some(PeerAddress { number, address }) = own {
+                let problem = format!(
+                    "names this site itself ({number}@{address}); leave it out, or give this site another --site"
+                );
+                return Err(settings.refuse(known, problem));
+            }
         }
-        let opens = self.link_given || !self.peers.is_empty();
+        if !self.join.is_empty() && self.site.is_none() {
+            let problem = "needs --site as well: the number that `quipu site add` was given";
+            return Err(settings.refuse(&settings::JOIN, problem));
+        }
+        let opens = self.link_given || !self.peers.is_empty() || !self.join.is_empty();
         let opened = self.link.filter(|address| opens && address.port() != 0);
         let taken = |other: Option<SocketAddr>| opened.is_some() && opened == other;
         if taken(self.resp) || taken(self.http) {

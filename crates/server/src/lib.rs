@@ -15,7 +15,7 @@ mod random;
 pub mod resp;
 mod rights;
 
-pub use node::{FolderError, ServeError, Server};
+pub use node::{FolderError, RestoreError, Restored, ServeError, Server, restore};
 
 /// How long a command waits, in milliseconds, until all sites have the definition of a new bounded counter, unless it says
 /// otherwise.

@@ -3,5 +3,6 @@
 pub(crate) mod client;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod sim;

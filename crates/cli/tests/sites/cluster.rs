@@ -61,6 +61,12 @@ impl Cluster {
         self.running.insert(number, running);
     }
 
+    /// A site that was started elsewhere belongs to the cluster.
+    pub(crate) fn take_in(&mut self, number: u16, site: Site, running: Running) {
+        self.sites.insert(number, site);
+        self.running.insert(number, running);
+    }
+
     /// Takes a site out of the cluster's hands: to be stopped, killed or signalled.
     pub(crate) fn take(&mut self, number: u16) -> Running {
         self.running.remove(&number).expect("it runs")

@@ -7,4 +7,5 @@ mod harness;
 mod clients;
 mod cluster;
 mod converging;
+mod members;
 mod refused;

@@ -12,7 +12,7 @@ use crate::{
     harness::{Cable, Line, Site},
 };
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).expect("a folder");
     for entry in fs::read_dir(from).expect("a folder") {
         let entry = entry.expect("an entry");
@@ -25,7 +25,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn wait_for_words(site: &Site, words: &[&str]) {
+pub(crate) fn wait_for_words(site: &Site, words: &[&str]) {
     wait(&format!("{words:?} in the log"), || {
         let said = site.said();
         words.iter().all(|word| said.contains(word))

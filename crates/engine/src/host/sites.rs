@@ -139,6 +139,11 @@ impl<L: Log, T: Table> Host<L, T> {
         self.shards.iter().flatten().all(|running| running.shard.is_caught_up())
     }
 
+    /// Are there commands that wait for other sites, and may still count?
+    pub fn is_waiting(&self) -> bool {
+        self.shards.iter().flatten().any(|running| !running.shard.keys_of_waiting().is_empty())
+    }
+
     /// The books of all shards.
     pub fn audit(&self) -> Vec<ShardAudit> {
         self.shards.iter().flatten().map(|running| running.shard.audit(running.id.0)).collect()

@@ -84,7 +84,11 @@ impl Links {
             self.origins.entry(*removed).or_default();
         }
         if self.membership.epoch < membership.epoch {
-            self.peers.values_mut().for_each(|peer| peer.listed_at = None);
+            for peer in self.peers.values_mut() {
+                peer.listed_at = None;
+                // An heir waits until everybody has said something under the present list.
+                peer.owed |= peer.connected;
+            }
         }
         self.membership = membership;
         self.restless = true;

@@ -58,6 +58,8 @@ fn an_heir_spends_the_rights_of_a_removed_site() {
     world.add(2, b"stock", -3);
     world.pass(500);
     world.crash(2);
+    // Long enough for everything else to have been said.
+    world.pass(2_000);
     let membership = without(&world, site(3), site(1));
     world.set_membership(membership);
     world.pass(1_000);

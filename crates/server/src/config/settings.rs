@@ -44,6 +44,7 @@ settings! {
     SITE "site" None;
     LINK "link" Some("127.0.0.1:7381");
     PEERS "peers" None;
+    JOIN "join" None;
     CLUSTER "cluster" None;
     DURABILITY "durability" Some("always");
     MEMORY "memory" Some("1GiB");

@@ -78,18 +78,20 @@ fn peer(text: &str) -> Result<PeerAddress, String> {
     let (number, address) =
         text.split_once('@').ok_or_else(|| format!("has {text:?}, which is no peer; {REMEDY}"))?;
     let number = site(number).map_err(|problem| format!("has {text:?}: {number:?} {problem}"))?;
-    let bad = || format!("has {text:?}: {address:?} is no address; {REMEDY}");
-    let (host, port) = address.rsplit_once(':').ok_or_else(bad)?;
-    let is_host = |c: char| c.is_ascii_alphanumeric() || "-_.[]:%".contains(c);
-    let port: u16 = port.parse().map_err(|_| bad())?;
-    if host.is_empty()
-        || port == 0
-        || !host.chars().all(is_host)
-        || (host.contains(':') && !host.starts_with('['))
-    {
-        return Err(bad());
+    if !is_peer_address(address) {
+        return Err(format!("has {text:?}: {address:?} is no address; {REMEDY}"));
     }
     Ok(PeerAddress { number, address: address.to_owned() })
+}
+
+/// Can a site be dialled there? `host:port`, where the host may be a name.
+pub(crate) fn is_peer_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_host = |c: char| c.is_ascii_alphanumeric() || "-_.[]:%".contains(c);
+    port.parse().is_ok_and(|port: u16| port != 0)
+        && !host.is_empty()
+        && host.chars().all(is_host)
+        && (!host.contains(':') || host.starts_with('['))
 }
 
 pub(super) fn shards(text: &str) -> Result<u16, String> {

@@ -28,6 +28,7 @@ mod request;
 mod running;
 mod serve;
 mod show;
+pub mod sites;
 mod stall;
 mod status;
 mod watching;
@@ -56,6 +57,18 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn last_heard(&self, site: SiteId) -> Option<Duration>;
     /// Can commands be run? If not, why not.
     fn ready(&self) -> Result<(), String>;
+    /// Who belongs to the cluster; `None`: this node knows of none.
+    fn cluster(&self) -> Option<sites::Cluster> {
+        None
+    }
+    /// Brings about a change of who belongs to the cluster. Saying it again tells how far it is.
+    fn grant(
+        &self,
+        _wish: sites::Wish,
+    ) -> impl Future<Output = Result<sites::Progress, sites::SiteTrouble>> + Send {
+        let text = "this node belongs to no cluster; nothing was changed".to_owned();
+        async { Err(sites::SiteTrouble::Conflict(text)) }
+    }
 }
 
 /// What every handler can reach.
@@ -85,6 +98,8 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
         .route("/v1/audit", get(audit::audit::<C>))
+        .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
+        .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))
         .route("/metrics", get(status::metrics::<C>))
         .route_layer(from_fn_with_state(app.clone(), access::check::<C>));
     let open = Router::new()

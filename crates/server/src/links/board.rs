@@ -206,6 +206,31 @@ impl Board {
         peer.metrics.messages_sent.inc();
     }
 
+    /// Sends a message for the council, if there is a link.
+    pub(crate) fn send_council(&self, to: SiteId, message: &[u8]) {
+        let Some(peer) = self.peer(to.number) else { return };
+        let standing = lock(&peer.standing);
+        if let Some(link) = standing.link.as_ref().filter(|link| link.site == to) {
+            link.queue.push(|bytes| Frame::Council(message).encode(bytes));
+        }
+    }
+
+    /// To whom there is a link.
+    pub(crate) fn linked(&self) -> Vec<SiteId> {
+        let linked = |peer: &Arc<Peer>| lock(&peer.standing).link.as_ref().map(|link| link.site);
+        self.peers().values().filter_map(linked).collect()
+    }
+
+    /// A newcomer does not know yet who belongs to the cluster: whoever has its address does.
+    fn newcomers_peer(&self, number: u16) -> Option<Arc<Peer>> {
+        if read(&self.membership).epoch > 0 {
+            return None;
+        }
+        let mut peers = write(&self.peers);
+        let new = || Arc::new(Peer::new(self.metrics.peer(number)));
+        Some(Arc::clone(peers.entry(number).or_insert_with(new)))
+    }
+
     /// Closes the link to a peer that has sent something wrong.
     pub(crate) fn fail(&self, site: SiteId, why: String) {
         let Some(peer) = self.peer(site.number) else { return };
@@ -232,7 +257,9 @@ impl Board {
 
     /// A link has come about; whoever brought it about asks whether it stays.
     pub(crate) fn enter(&self, site: SiteId, dialled_here: bool) -> Entered {
-        let Some(peer) = self.peer(site.number) else { return Entered::Superfluous };
+        let Some(peer) = self.peer(site.number).or_else(|| self.newcomers_peer(site.number)) else {
+            return Entered::Superfluous;
+        };
         let by = if dialled_here == (self.identity.site.number < site.number) {
             Dialler::LowerSite
         } else {

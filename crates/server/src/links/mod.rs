@@ -69,6 +69,8 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     fn seen(&self, site: SiteId) -> Result<Option<Seen>, String>;
     /// Remembers a site, durably.
     fn remember(&self, site: SiteId, seen: Seen) -> Result<(), String>;
+    /// What this site says of who belongs to the cluster.
+    fn notice(&self) -> Vec<u8>;
     /// There is a link.
     fn connected(&self, peer: SiteId);
     /// There is none any more.

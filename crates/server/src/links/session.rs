@@ -115,7 +115,7 @@ impl<N: Inside> Session<N> {
         let received = self.positions(expected).await?;
         let own = self.node.board().identity();
         self.wire.send(&Frame::Hello(own.hello(number, &membership))).await?;
-        let hello = self.receive_hello().await?;
+        let hello = self.receive_hello(Some(expected)).await?;
         let own = self.node.board().identity();
         if hello.site.number != number {
             let (site, own) = (own.site, hello.site);
@@ -131,7 +131,7 @@ impl<N: Inside> Session<N> {
 
     /// The side that was dialled.
     async fn welcome(&mut self) -> Result<SiteId, Failure> {
-        let hello = self.receive_hello().await?;
+        let hello = self.receive_hello(None).await?;
         let seen = self.check(&hello)?;
         // Before the other side reads how long its streams are.
         let received = self.positions(hello.site).await?;
@@ -145,15 +145,25 @@ impl<N: Inside> Session<N> {
         Ok(hello.site)
     }
 
-    async fn receive_hello(&mut self) -> Result<Hello, Failure> {
-        let hello = self.wire.receive(HELLO_BYTES_MAX, |frame| match frame {
-            Frame::Hello(hello) => Ok(hello),
-            Frame::Refused(refused) => Err(Failure::Refused(refused)),
-            other => Err(Failure::Order(other.name())),
-        });
-        let hello = hello.await??;
-        self.claimed = Some(hello.site);
-        Ok(hello)
+    /// Whoever was dialled may say first that this site was removed.
+    async fn receive_hello(&mut self, dialled: Option<SiteId>) -> Result<Hello, Failure> {
+        let bytes_max = if dialled.is_some() { FRAME_BYTES_MAX } else { HELLO_BYTES_MAX };
+        loop {
+            let node = self.node.clone();
+            let hello = self.wire.receive(bytes_max, |frame| match (frame, dialled) {
+                (Frame::Hello(hello), _) => Ok(Some(hello)),
+                (Frame::Council(notice), Some(from)) => {
+                    node.council(from, notice);
+                    Ok(None)
+                }
+                (Frame::Refused(refused), _) => Err(Failure::Refused(refused)),
+                (other, _) => Err(Failure::Order(other.name())),
+            });
+            if let Some(hello) = hello.await?? {
+                self.claimed = Some(hello.site);
+                return Ok(hello);
+            }
+        }
     }
 
     async fn receive_positions(&mut self) -> Result<Vec<u64>, Failure> {
@@ -199,6 +209,10 @@ impl<N: Inside> Session<N> {
             Failure::Rejected(rejection) => {
                 self.complain(&format!("a link was refused: {rejection}"));
                 board.note_refusal(number, &rejection.to_string());
+                if matches!(rejection, Rejection::Removed { .. }) {
+                    // It shall know who has taken over, and stop counting. If it has gone, it hears of it next time.
+                    let _ = self.wire.send(&Frame::Council(&self.node.notice())).await;
+                }
                 // If it has gone it needs no explanation.
                 let _ = self.wire.send(&Frame::Refused(rejection.refused())).await;
                 self.wire.close().await;

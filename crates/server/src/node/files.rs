@@ -18,6 +18,8 @@ use crate::{
 const FILES_OTHERS: usize = 64;
 /// A worker's poll, its mailbox, its log, the next file of it, and as much again for a folder used by more workers.
 const FILES_PER_WORKER: usize = 8;
+/// So many sites may be added while it runs.
+const SITES_ADDED: usize = 8;
 /// With fewer places for clients than this a server is of no use.
 const CLIENTS_MIN: usize = 8;
 /// Where there are too few places, HTTP gets one in so many.
@@ -50,8 +52,9 @@ impl Places {
 
 /// Allows the process as many open files as it needs, or as many as it can get, and says how many clients fit.
 pub(super) fn provide(config: &Config) -> Result<Places, ServeError> {
-    let has_links = config.link_given || !config.peers.is_empty();
-    let links = if has_links { links::files_max(config.peers.len()) } else { 0 };
+    let has_links = config.link_given || !config.peers.is_empty() || !config.join.is_empty();
+    let links =
+        if has_links { links::files_max(config.peers.len() + config.join.len() + SITES_ADDED) } else { 0 };
     let reserved = TABLE_FILES_MAX + FILES_OTHERS + FILES_PER_WORKER * config.workers + links;
     let wanted = Places::wanted(config);
     let needed = reserved + wanted.all();

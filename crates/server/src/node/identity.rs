@@ -1,16 +1,19 @@
 //! Who a data folder is: its site and cluster, fixed when it is made; the runs of servers on it; what it has seen of its
 //! peers. Kept in the table, in rows of a shard that does not exist.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use minicbor::{Decode, Encode};
-use quipu_engine::{Membership, Shards, SiteId};
+use quipu_engine::{
+    Council, Shards, SiteId,
+    council::{BadChange, Seat},
+};
 use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write, embedded::FjallTable};
 
+use super::council::Sitting;
 use crate::{
     config::{CLUSTER_DEFAULT, Config, SHARDS_DEFAULT, SITE_DEFAULT},
-    links::{Board, Identity, Instance, Run, Seen},
-    metrics::Metrics,
+    links::{Identity, Instance, Run, Seen},
     random::random,
 };
 
@@ -19,6 +22,10 @@ const FOLDER: ShardId = ShardId(u16::MAX);
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
+/// Is the site about to leave the cluster?
+const LEAVING: &[u8] = b"leaving";
+/// The id that a folder is being restored under.
+const RESTORING: &[u8] = b"restoring";
 
 /// Why a folder cannot be used as was asked. It was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -66,13 +73,39 @@ pub enum FolderError {
     },
     /// A peer that does not belong to the cluster.
     #[error(
-        "--peers names site {asked}, and the members of this folder's cluster are {members}, as its first start said. Leave the site out and add it with `quipu site add`, or use another --data"
+        "--peers names site {asked}, and the members of this folder's cluster are {members}, as its council says. Leave the site out and add it with `quipu site add`, or use another --data"
     )]
     NoMember {
         /// The peer.
         asked: u16,
         /// Who belongs to it.
         members: String,
+    },
+    /// A restore that has begun and not ended.
+    #[error(
+        "its restore under the id {new} was interrupted, and parts of it have the old id; run `quipu restore` on it again, which goes on"
+    )]
+    Restoring {
+        /// What it becomes.
+        new: SiteId,
+    },
+    /// Incarnations only grow.
+    #[error(
+        "it is the folder of site {site}, which cannot become incarnation {asked}; nothing was changed. Name a higher one, or none"
+    )]
+    OldIncarnation {
+        /// What it is.
+        site: SiteId,
+        /// What was asked for.
+        asked: u16,
+    },
+    /// There are no more.
+    #[error(
+        "site {site} has no incarnation after this one; nothing was changed. Empty the folder and add it under another number"
+    )]
+    NoIncarnation {
+        /// What it is.
+        site: SiteId,
     },
     /// The site itself among its peers.
     #[error(
@@ -98,6 +131,9 @@ struct Stored {
     /// The members at the first start, this site among them.
     #[n(4)]
     founders: Option<Vec<u16>>,
+    /// Where a newcomer, or a restored site, finds members of the cluster that it is to join.
+    #[n(5)]
+    known: Option<BTreeMap<u16, String>>,
 }
 
 /// What a folder says of itself.
@@ -105,12 +141,15 @@ struct Stored {
 pub(super) struct Folder {
     table: Arc<FjallTable>,
     pub(super) identity: Identity,
-    pub(super) membership: Membership,
+    stored: Stored,
 }
 
 impl Folder {
     /// Reads who the folder is, and begins a run. A new folder becomes what the configuration says.
     pub(super) fn open(table: Arc<FjallTable>, config: &Config) -> Result<Self, FolderError> {
+        if let Some((_, Some(new))) = read::<Option<SiteId>>(&table, RESTORING, "restore")? {
+            return Err(FolderError::Restoring { new });
+        }
         let stored = match read::<Stored>(&table, IDENTITY, "identity")? {
             None => write(&table, IDENTITY, 1, Stored::new(config)?)?,
             Some((version, old)) if old.instance.is_none() => {
@@ -123,23 +162,19 @@ impl Folder {
         stored.check(config)?;
         let missing = |why: &str| FolderError::Unreadable { what: "identity", why: why.to_owned() };
         let site = stored.site.ok_or_else(|| missing("no site"))?;
-        let founders = stored.founders.ok_or_else(|| missing("no members"))?;
-        let others = founders.into_iter().filter(|number| *number != site.number);
-        let members = others.map(|number| SiteId { number, incarnation: 0 }).chain([site]);
-        let membership = Membership::of(members);
         let (version, before) = match read::<Run>(&table, RUN, "run")? {
             Some((version, run)) => (version, run.number),
             None => (0, 0),
         };
         let run = Run { number: before + 1, nonce: random() };
         let identity = Identity {
-            cluster: stored.cluster.ok_or_else(|| missing("no cluster"))?,
+            cluster: stored.cluster.clone().ok_or_else(|| missing("no cluster"))?,
             shards: stored.shards,
             site,
             instance: stored.instance.ok_or_else(|| missing("no number of its own"))?,
             run: write(&table, RUN, version + 1, run)?,
         };
-        Ok(Self { table, identity, membership })
+        Ok(Self { table, identity, stored })
     }
 
     /// The shards of the folder.
@@ -149,15 +184,33 @@ impl Folder {
         Shards::new(found).ok_or_else(|| FolderError::Unreadable { what: "identity", why: why() })
     }
 
-    /// Is there no other site?
-    pub(super) fn is_alone(&self) -> bool {
-        self.membership.members.len() == 1
-    }
-
-    /// What all threads are to know of the links.
-    pub(super) fn board(&self, config: &Config, metrics: &Metrics) -> Board {
-        let addresses = config.peers.iter().map(|peer| (peer.number, peer.address.clone())).collect();
-        Board::new(self.identity.clone(), self.membership.clone(), &addresses, metrics)
+    /// The council as it was stored, or as it begins: then it is durable when this returns.
+    pub(super) fn council(&self, config: &Config) -> Result<Sitting, FolderError> {
+        let unreadable = |why: String| FolderError::Unreadable { what: "council", why };
+        let council = match self.load_council()? {
+            Some(bytes) => Council::decode(&bytes).map_err(|bad| unreadable(bad.to_string()))?,
+            None => {
+                let council = self.stored.first_council(self.identity.site, config);
+                let council = council.map_err(|bad| unreadable(bad.to_string()))?;
+                self.store_council(council.encode())?;
+                council
+            }
+        };
+        let listed = council.config();
+        for peer in config.peers.iter().filter(|_| listed.epoch > 0) {
+            let mut ids = listed.sites.keys().chain(listed.removed.keys());
+            if !ids.any(|id| id.number == peer.number) {
+                let members: Vec<String> = listed.sites.keys().map(ToString::to_string).collect();
+                let members = format!("{{{}}}", members.join(", "));
+                return Err(FolderError::NoMember { asked: peer.number, members });
+            }
+        }
+        let mut addresses = self.stored.known.clone().unwrap_or_default();
+        let given = config.join.iter().chain(&config.peers);
+        addresses.extend(given.map(|peer| (peer.number, peer.address.clone())));
+        let is_leaving =
+            read::<bool>(&self.table, LEAVING, "leaving")?.is_some_and(|(_, is_leaving)| is_leaving);
+        Ok(Sitting::new(council, addresses, is_leaving))
     }
 
     /// What was last seen of a peer.
@@ -176,14 +229,17 @@ impl Folder {
         write(&self.table, &key, version, seen).map(drop)
     }
 
+    /// Remembers whether the site is about to leave the cluster. Durable when it returns.
+    pub(super) fn store_leaving(&self, is_leaving: bool) -> Result<(), FolderError> {
+        write_next(&self.table, LEAVING, is_leaving)
+    }
+
     /// What the council has stored, if it has.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the council will keep its state here"))]
     pub(super) fn load_council(&self) -> Result<Option<Vec<u8>>, FolderError> {
         Ok(self.table.get(FOLDER, Slice::KEPT, COUNCIL)?.map(|row| row.bytes))
     }
 
     /// Stores what the council wants to find again. Durable when it returns.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the council will keep its state here"))]
     pub(super) fn store_council(&self, bytes: Vec<u8>) -> Result<(), FolderError> {
         let before = self.table.get(FOLDER, Slice::KEPT, COUNCIL)?;
         let version = before.map_or(1, |row| row.version + 1);
@@ -194,19 +250,20 @@ impl Folder {
 impl Stored {
     fn new(config: &Config) -> Result<Self, FolderError> {
         let own = config.site.unwrap_or(SITE_DEFAULT);
-        let mut founders = vec![own];
-        for peer in &config.peers {
-            if peer.number == own {
-                return Err(FolderError::OwnPeer { own });
-            }
-            founders.push(peer.number);
+        if config.peers.iter().chain(&config.join).any(|peer| peer.number == own) {
+            return Err(FolderError::OwnPeer { own });
         }
+        let joins = !config.join.is_empty();
+        let peers = config.peers.iter().filter(|_| !joins).map(|peer| peer.number);
+        let mut founders: Vec<u16> = peers.chain([own]).collect();
         founders.sort_unstable();
+        let known = config.join.iter().map(|peer| (peer.number, peer.address.clone())).collect();
         Ok(Self {
             shards: config.shards.unwrap_or(SHARDS_DEFAULT),
             cluster: Some(config.cluster.clone().unwrap_or_else(|| CLUSTER_DEFAULT.to_owned())),
             site: Some(SiteId { number: own, incarnation: 0 }),
             founders: Some(founders),
+            known: joins.then_some(known),
             ..Self::alone()
         })
     }
@@ -219,7 +276,22 @@ impl Stored {
             site: Some(SiteId::FIRST),
             instance: Some(new_instance()),
             founders: Some(vec![SiteId::FIRST.number]),
+            known: None,
         }
+    }
+
+    /// The council of a folder that has none yet.
+    fn first_council(&self, site: SiteId, config: &Config) -> Result<Council, BadChange> {
+        if self.known.is_some() {
+            return Ok(Council::newcomer(site));
+        }
+        let founders = self.founders.iter().flatten().filter(|number| **number != site.number);
+        let others = founders.map(|number| SiteId { number: *number, incarnation: 0 });
+        let seat = |site: SiteId| {
+            let address = config.peers.iter().find(|peer| peer.number == site.number);
+            (site, Seat::member("", address.map_or("", |peer| &peer.address)))
+        };
+        Council::first(site, others.chain([site]).map(seat).collect())
     }
 
     /// Is the folder what was asked for?
@@ -236,19 +308,81 @@ impl Stored {
         {
             return Err(FolderError::Cluster { found: found.clone(), asked: asked.clone() });
         }
-        let members = self.founders.as_deref().unwrap_or_default();
-        for peer in &config.peers {
-            if peer.number == site {
-                return Err(FolderError::OwnPeer { own: site });
-            }
-            if !members.contains(&peer.number) {
-                let members: Vec<String> = members.iter().map(u16::to_string).collect();
-                let members = format!("{{{}}}", members.join(", "));
-                return Err(FolderError::NoMember { asked: peer.number, members });
-            }
+        match config.peers.iter().chain(&config.join).any(|peer| peer.number == site) {
+            true => Err(FolderError::OwnPeer { own: site }),
+            false => Ok(()),
         }
-        Ok(())
     }
+}
+
+/// What a folder is to become.
+pub(super) struct Plan {
+    table: Arc<FjallTable>,
+    stored: Stored,
+    pub(super) old: SiteId,
+    pub(super) new: SiteId,
+    pub(super) shards: Shards,
+    /// The old one's.
+    pub(super) council: Council,
+}
+
+impl Plan {
+    /// Notes that a restore has begun: nothing is served from the folder until it has ended.
+    pub(super) fn begin(table: Arc<FjallTable>, incarnation: Option<u16>) -> Result<Self, FolderError> {
+        let unreadable = |what, why: String| FolderError::Unreadable { what, why };
+        let stored = read::<Stored>(&table, IDENTITY, "identity")?;
+        let (_, stored) = stored.ok_or_else(|| unreadable("identity", "there is none".into()))?;
+        let old = stored.site.unwrap_or(SiteId::FIRST);
+        let council = match table.get(FOLDER, Slice::KEPT, COUNCIL)? {
+            Some(row) => Council::decode(&row.bytes).map_err(|bad| unreadable("council", bad.to_string()))?,
+            None => Council::first(old, BTreeMap::from([(old, Seat::member("", ""))]))
+                .map_err(|bad| unreadable("council", bad.to_string()))?,
+        };
+        let shards = Shards::new(stored.shards);
+        let shards = shards.ok_or_else(|| unreadable("identity", format!("{} shards", stored.shards)))?;
+        let begun = read::<Option<SiteId>>(&table, RESTORING, "restore")?;
+        let new = match begun {
+            Some((_, Some(new))) => new,
+            _ => {
+                let next = old.incarnation.checked_add(1).ok_or(FolderError::NoIncarnation { site: old })?;
+                let incarnation = incarnation.unwrap_or(next);
+                if incarnation < next {
+                    return Err(FolderError::OldIncarnation { site: old, asked: incarnation });
+                }
+                SiteId { number: old.number, incarnation }
+            }
+        };
+        write_next(&table, RESTORING, Some(new))?;
+        Ok(Self { table, stored, old, new, shards, council })
+    }
+
+    /// Did an interrupted restore come so far that the folder has its new id?
+    pub(super) fn is_renamed(&self) -> bool {
+        self.old == self.new
+    }
+
+    /// The folder is the new one's. It knows where the others were.
+    pub(super) fn finish(&self, council: &Council) -> Result<(), FolderError> {
+        if !self.is_renamed() {
+            let seats = self.council.config().sites.iter().filter(|(_, seat)| !seat.address.is_empty());
+            let mut known = self.stored.known.clone().unwrap_or_default();
+            known.extend(seats.map(|(site, seat)| (site.number, seat.address.clone())));
+            known.remove(&self.new.number);
+            let (site, instance, known) = (Some(self.new), Some(new_instance()), Some(known));
+            let stored = Stored { site, instance, known, ..self.stored.clone() };
+            write_next(&self.table, IDENTITY, stored)?;
+        }
+        let version = self.table.get(FOLDER, Slice::KEPT, COUNCIL)?.map_or(0, |row| row.version);
+        put(&self.table, COUNCIL, Row { version: version + 1, bytes: council.encode() })?;
+        write_next(&self.table, LEAVING, false)?;
+        write_next(&self.table, RESTORING, None::<SiteId>)
+    }
+}
+
+/// Writes a row in place of the one that is there.
+fn write_next<T: Encode<()>>(table: &FjallTable, key: &[u8], value: T) -> Result<(), FolderError> {
+    let version = table.get(FOLDER, Slice::KEPT, key)?.map_or(0, |row| row.version);
+    write(table, key, version + 1, value).map(drop)
 }
 
 fn new_instance() -> Instance {

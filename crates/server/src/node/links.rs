@@ -3,7 +3,7 @@
 
 use std::{fmt::Write, net::TcpListener, time::Duration};
 
-use quipu_engine::{Action, BadMessage, Envelope, Message, Refusal, SiteId};
+use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId};
 use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
@@ -18,6 +18,8 @@ const ASK_AGAIN_UNFLUSHED_MS: u64 = 5;
 /// What a worker is told of links.
 #[derive(Debug)]
 pub(super) enum LinkMail {
+    /// From now on these belong to the cluster.
+    Membership(Membership),
     /// There is a link to this site.
     Connected(SiteId),
     /// There is none any more.
@@ -44,7 +46,13 @@ impl Shared {
 
     /// Why a command is not done, if it would count and this site must not.
     pub(super) fn forbids(&self, action: &Action<'_>) -> Option<Refusal> {
-        let why = self.board.stopped()?;
+        let why = match self.board.stopped() {
+            Some(why) => why,
+            None if self.council.is_leaving() => {
+                "this site is about to leave the cluster (`quipu site stay` takes that back); use another one"
+            }
+            None => return None,
+        };
         match action {
             Action::Get | Action::Inspect | Action::Outcome(_) => None,
             Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } => {
@@ -87,11 +95,12 @@ impl Shared {
         }
         match board.stopped() {
             Some(why) => write!(text, "counting:no,{why}\r\n"),
+            None if self.council.is_leaving() => write!(text, "counting:no,the site is leaving\r\n"),
             None => write!(text, "counting:yes\r\n"),
         }
     }
 
-    fn tell_workers(&self, mail: impl Fn() -> LinkMail) {
+    pub(super) fn tell_workers(&self, mail: impl Fn() -> LinkMail) {
         for worker in 0..self.workers() {
             self.post(worker, Mail::Link(mail()));
         }
@@ -122,12 +131,16 @@ impl Inside for Node {
         self.shared.folder.remember(site, seen).map_err(|error| error.to_string())
     }
 
+    fn notice(&self) -> Vec<u8> {
+        self.shared.council.notice()
+    }
+
     fn connected(&self, peer: SiteId) {
-        self.shared.tell_workers(|| LinkMail::Connected(peer));
+        self.shared.link_is_up(peer);
     }
 
     fn disconnected(&self, peer: SiteId) {
-        self.shared.tell_workers(|| LinkMail::Disconnected(peer));
+        self.shared.link_is_down(peer);
     }
 
     fn deliver(
@@ -137,6 +150,10 @@ impl Inside for Node {
         message: &[u8],
         room: OwnedSemaphorePermit,
     ) -> Result<(), String> {
+        if !self.shared.council.listens_to(from) {
+            // It says it again when both sides know that they belong together.
+            return Ok(());
+        }
         let message = Message::decode(message).map_err(|bad| bad.to_string())?;
         let mail = LinkMail::Message { from, shard, message: Box::new(message), room };
         self.shared.post(self.shared.owner(shard), Mail::Link(mail));
@@ -144,7 +161,7 @@ impl Inside for Node {
     }
 
     fn council(&self, from: SiteId, message: &[u8]) {
-        tracing::debug!(%from, bytes = message.len(), "a message for the council, which has not begun here");
+        self.shared.hear_notice(from, message);
     }
 
     fn stop_counting(&self, why: &str) {
@@ -160,7 +177,8 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
     let work = move || {
         runtime.block_on(async {
             tokio::select! {
-                () = links::run(node, listener) => {}
+                () = links::run(node.clone(), listener) => {}
+                () = super::council::attend(&node) => {}
                 // Whoever holds the other end has gone too, if not told.
                 _ = stopped => {}
             }
@@ -176,6 +194,7 @@ impl Worker {
     /// What has come over a link.
     pub(super) fn open_link_mail(&mut self, mail: LinkMail) {
         match mail {
+            LinkMail::Membership(membership) => self.host.set_membership(&membership),
             LinkMail::Connected(peer) => self.host.connected(peer),
             LinkMail::Disconnected(peer) => self.host.disconnected(peer),
             // Taking it in could change own rows, too.
@@ -198,11 +217,24 @@ impl Worker {
         let own = self.shared.board().identity().site;
         let mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
         let positions = mine.map(|shard| {
-            let position = if of == own { self.host.position(shard) } else { self.host.received(shard, of) };
+            let own_position = self.host.position(shard);
+            // Nothing has come from a site that is not listed here.
+            let received = || self.host.received(shard, of).or(own_position.map(|_| 0));
+            let position = if of == own { own_position } else { received() };
             (shard, position)
         });
         // Whoever has asked may have gone.
         let _ = answer.send(positions.collect());
+    }
+
+    /// Have so many other sites all that was counted here, and does nothing wait that may count?
+    pub(super) fn is_drained(&self, others: usize) -> bool {
+        let mut mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
+        let is_known = |shard| {
+            let position = self.host.position(shard);
+            position.is_some_and(|position| self.host.acknowledged(shard, position) >= others)
+        };
+        !self.host.is_waiting() && mine.all(is_known)
     }
 
     /// Sends what may be known elsewhere by now.

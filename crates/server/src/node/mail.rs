@@ -51,6 +51,10 @@ pub(super) enum Mail {
     Acks(AskAcks),
     /// The books.
     Audit { answer: oneshot::Sender<Vec<ShardAudit>> },
+    /// Has this site, which joins, everything in the shards of this worker?
+    CaughtUp { answer: oneshot::Sender<bool> },
+    /// Have so many other sites all that was counted in the shards of this worker, and does nothing wait that may count?
+    Drained { others: usize, answer: oneshot::Sender<bool> },
     /// Finish what is begun, and end.
     Stop,
 }

@@ -4,6 +4,7 @@
 mod acks;
 mod answer;
 mod connection;
+mod council;
 mod facts;
 mod files;
 mod folder;
@@ -13,6 +14,7 @@ mod links;
 mod mail;
 mod peers;
 mod requests;
+mod restore;
 mod slab;
 mod wait;
 mod waiting;
@@ -40,6 +42,7 @@ use quipu_storage::{
 use tokio::sync::{oneshot, watch};
 
 use self::{
+    council::Sitting,
     facts::{Client, Note},
     identity::Folder,
     jobs::{Cursors, Job, Rendered},
@@ -49,14 +52,20 @@ use self::{
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
-    http::{Audit, Counters, HttpLimits, ListRequest, serve_http_within},
+    http::{
+        Audit, Counters, HttpLimits, ListRequest, serve_http_within,
+        sites::{Cluster, Progress, SiteTrouble, Wish},
+    },
     links::Board,
     metrics::Metrics,
     random::random,
     resp::{Protocol, Setting},
 };
 
-pub use self::identity::FolderError;
+pub use self::{
+    identity::FolderError,
+    restore::{RestoreError, Restored, restore},
+};
 
 /// Why a node does not run.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +138,9 @@ pub(crate) struct Shared {
     resp_address: Option<SocketAddr>,
     folder: Folder,
     board: Board,
+    council: Sitting,
+    /// Are there links at all?
+    has_links: bool,
     runtime: tokio::runtime::Handle,
 }
 
@@ -282,6 +294,21 @@ impl Counters for Node {
             shards => Err(format!("{shards} shards cannot store anything at the moment")),
         }
     }
+
+    fn cluster(&self) -> Option<Cluster> {
+        Some(self.shared.cluster())
+    }
+
+    async fn grant(&self, wish: Wish) -> Result<Progress, SiteTrouble> {
+        match wish {
+            Wish::Drain => self.drain_site().await,
+            Wish::Stay => {
+                self.shared.set_leaving(false)?;
+                Ok(Progress { what: "take writes again".to_owned(), is_done: true, missing: Vec::new() })
+            }
+            Wish::Change(wish) => self.shared.grant(&wish),
+        }
+    }
 }
 
 /// A node that serves.
@@ -321,7 +348,8 @@ impl Server {
         let folder_failed = |why| ServeError::Folder { folder: config.data.clone(), why };
         let folder = Folder::open(embedded.table(), config).map_err(folder_failed)?;
         let shards = folder.shards().map_err(folder_failed)?;
-        let links_wanted = config.link_given || !folder.is_alone();
+        let council = folder.council(config).map_err(folder_failed)?;
+        let links_wanted = config.link_given || !council.is_alone();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
         let address_of =
@@ -355,12 +383,15 @@ impl Server {
             notes: Mutex::new(vec![Note::default(); config.workers]),
             cursors: Cursors::default(),
             resp_address,
-            board: folder.board(config, &metrics),
+            board: council.board(folder.identity.clone(), &metrics),
             folder,
+            council,
+            has_links: links_wanted,
             metrics,
             runtime: runtime.handle().clone(),
         });
         let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
+        shared.stop_if_removed();
         let node = Node { shared };
         let limits = HttpLimits::for_connections(places.http, config.tcp_keepalive);
         let front = start_front(runtime, node.clone(), http, limits)?;
@@ -407,7 +438,7 @@ impl Server {
             let (shared, opened) = (Arc::clone(shared), opened.clone());
             let listener = if index == 0 { listener.take() } else { None };
             let work = move || {
-                host.set_membership(&shared.board.membership());
+                host.set_membership(&shared.council.membership());
                 let mine = shared.shards.all().filter(|shard| shared.owner(*shard) == index);
                 let result =
                     mine.into_iter().try_for_each(|shard| host.open(shard, shared.moment(Instant::now())));

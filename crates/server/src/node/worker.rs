@@ -264,9 +264,9 @@ impl Worker {
             | Mail::Watch { .. }
             | Mail::Positions { .. }
             | Mail::Acks(_)
-            | Mail::Audit { .. } => {
-                self.after_commit.push(mail);
-            }
+            | Mail::Audit { .. }
+            | Mail::CaughtUp { .. }
+            | Mail::Drained { .. } => self.after_commit.push(mail),
             Mail::Stop => {}
         }
     }
@@ -573,6 +573,8 @@ impl Worker {
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
             Mail::Audit { answer } => drop(answer.send(self.host.audit())),
             Mail::Acks(ask) => self.acks.push(ask, &self.host),
+            Mail::Drained { others, answer } => drop(answer.send(self.is_drained(others))),
+            Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 if let Ok(value) = self.host.watch(shard, &key)

@@ -7,6 +7,7 @@ pub(crate) mod get;
 pub(crate) mod info;
 pub(crate) mod list;
 mod server;
+pub(crate) mod site;
 pub(crate) mod watch;
 
 use crate::failure::Failure;

@@ -43,6 +43,10 @@ struct Flags {
     /// it is fixed by the first start; later it is where they are found
     #[arg(long, env = "QUIPU_PEERS", value_name = "LIST")]
     peers: Option<String>,
+    /// Members of a cluster that runs, NUMBER@HOST:PORT apart by commas: with an empty data folder this site joins it, once
+    /// `quipu site add` was run at one of them
+    #[arg(long, env = "QUIPU_JOIN", value_name = "LIST")]
+    join: Option<String>,
     /// The name of the cluster, the same at all sites; fixed once a data folder is made [default: quipu]
     #[arg(long, env = "QUIPU_CLUSTER", value_name = "NAME")]
     cluster: Option<String>,

@@ -61,6 +61,10 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
             let meaning = "the data folder says who else belongs to the cluster; nobody for a new one";
             return optional(settings.text(known).map(|peers| text(&peers)), meaning);
         }
+        settings::JOIN => {
+            let meaning = "no cluster is joined";
+            return optional(settings.text(known).map(|join| text(&join)), meaning);
+        }
         settings::CLUSTER => {
             let meaning = format!("as the data folder says; {CLUSTER_DEFAULT} for a new one");
             return optional(config.cluster.as_ref().map(|name| text(name)), &meaning);

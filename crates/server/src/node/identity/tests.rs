@@ -17,7 +17,10 @@ fn config(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Config {
 
 fn open(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Result<Folder, FolderError> {
     let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
-    Folder::open(embedded.table(), &config(folder, given))
+    let config = config(folder, given);
+    let opened = Folder::open(embedded.table(), &config)?;
+    opened.council(&config)?;
+    Ok(opened)
 }
 
 fn site(number: u16) -> SiteId {
@@ -36,8 +39,9 @@ fn a_new_folder_is_what_it_was_told_and_stays_it() {
     let first = open(&folder, given).expect("new");
     let Identity { cluster, shards, site: own, instance, run } = first.identity.clone();
     assert_eq!((cluster.as_str(), shards, own, run.number), ("eu", 8, site(2), 1));
-    assert_eq!(first.membership.members, [site(1), site(2), site(3)].into());
-    assert!(!first.is_alone());
+    let council = first.council(&config(&folder, given)).expect("it begins");
+    assert_eq!(council.membership().members, [site(1), site(2), site(3)].into());
+    assert!(!council.is_alone());
     drop(first);
     // Without flags, and with them.
     for (given, number) in [(&[][..], 2), (given, 3)] {
@@ -48,7 +52,7 @@ fn a_new_folder_is_what_it_was_told_and_stays_it() {
             Identity { run: later, cluster: "eu".into(), shards, site: own, instance }
         );
         assert_eq!((later.number, later.nonce == run.nonce), (number, false));
-        assert_eq!(again.membership.members.len(), 3);
+        assert_eq!(again.council(&config(&folder, given)).expect("known").membership().members.len(), 3);
     }
 }
 
@@ -57,7 +61,7 @@ fn by_default_a_site_is_alone() {
     let folder = TempDir::new().expect("a folder");
     let opened = open(&folder, &[]).expect("new");
     assert_eq!((opened.identity.site, opened.identity.cluster.as_str()), (SiteId::FIRST, "quipu"));
-    assert!(opened.is_alone());
+    assert!(opened.council(&config(&folder, &[])).expect("it begins").is_alone());
 }
 
 #[test]
@@ -110,7 +114,6 @@ fn peers_and_the_council_are_remembered() {
         opened.remember(site(2), seen(number)).expect("stored");
     }
     opened.remember(SiteId { number: 2, incarnation: 1 }, seen(9)).expect("stored");
-    assert_eq!(opened.load_council().expect("readable"), None);
     for bytes in [b"one".to_vec(), b"two".to_vec()] {
         opened.store_council(bytes).expect("stored");
     }
@@ -119,4 +122,40 @@ fn peers_and_the_council_are_remembered() {
     assert_eq!(again.seen(site(2)).expect("readable"), Some(seen(3)));
     assert_eq!(again.seen(site(3)).expect("readable"), None);
     assert_eq!(again.load_council().expect("readable"), Some(b"two".to_vec()));
+}
+
+#[test]
+fn nothing_is_served_from_a_folder_whose_restore_was_interrupted() {
+    let folder = TempDir::new().expect("a folder");
+    let first = open(&folder, &[]).expect("new").identity;
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    let error = Plan::begin(embedded.table(), Some(0)).err().expect("incarnations grow");
+    assert!(matches!(error, FolderError::OldIncarnation { asked: 0, .. }), "{error}");
+    Plan::begin(embedded.table(), None).expect("begun");
+    drop(embedded);
+    let error = open(&folder, &[]).expect_err("parts of it may have the new id").to_string();
+    assert!(error.contains("1.1 was interrupted") && error.contains("run `quipu restore`"), "{error}");
+    // Said again, it goes on; whatever incarnation is asked for.
+    let restored = crate::restore(folder.path(), Some(7)).expect("restored");
+    let new = SiteId { number: 1, incarnation: 1 };
+    assert_eq!((restored.old, restored.new, restored.is_alone), (SiteId::FIRST, new, true));
+    let again = open(&folder, &[]).expect("it is served");
+    assert_eq!((again.identity.site, again.identity.shards), (new, first.shards));
+    assert_ne!(again.identity.instance, first.instance);
+    let membership = again.council(&config(&folder, &[])).expect("known").membership();
+    assert_eq!(membership.members, [new].into());
+    assert_eq!(membership.removed, [(SiteId::FIRST, new)].into());
+}
+
+#[test]
+fn an_empty_folder_that_joins_knows_whom_to_ask_and_is_no_member() {
+    let folder = TempDir::new().expect("a folder");
+    let given: &[(&settings::Known, &str)] = &[(&settings::SITE, "4"), (&settings::JOIN, "1@a:1")];
+    let opened = open(&folder, given).expect("new");
+    for given in [given, &[]] {
+        let council = opened.council(&config(&folder, given)).expect("it begins");
+        assert!(!council.is_alone());
+        let membership = council.membership();
+        assert_eq!((membership.epoch, membership.joining), (0, [site(4)].into()));
+    }
 }

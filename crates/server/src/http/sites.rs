@@ -1,0 +1,257 @@
+//! Who belongs to the cluster: a list, and changes by command.
+//!
+//! A change is in force when all sites that stay have agreed. A request that says the same again tells how far it is, so
+//! whoever wants to wait asks again.
+
+use std::str::FromStr;
+
+use axum::{
+    extract::{RawQuery, State},
+    http::{StatusCode, request::Parts},
+    response::{IntoResponse, Response},
+};
+use quipu_engine::{SiteId, council::Config};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    App, Counters,
+    decode::{self, parameter},
+    problem::Problem,
+    request::JsonBody,
+    show::Json,
+};
+
+/// Where the sites stand in `/v1/sites/{site}`, between the slashes.
+const SITE_PLACE: usize = 3;
+
+/// A cluster as one of its sites sees it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cluster {
+    /// Its name.
+    pub cluster: String,
+    /// The site that says this.
+    pub site: String,
+    /// How often who belongs to it has changed; 0: this site has not been taken in yet.
+    pub epoch: u64,
+    /// Who belongs to it.
+    pub sites: Vec<SiteFacts>,
+    /// Who did, and its heir.
+    pub removed: Vec<(String, String)>,
+    /// The change that this site has agreed to, and that is not in force yet.
+    pub change: Option<OpenChange>,
+}
+
+/// One site of a cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SiteFacts {
+    /// Its id.
+    pub site: String,
+    /// `member` or `joining`.
+    pub state: &'static str,
+    /// Where it is dialled from here.
+    pub address: Option<String>,
+    /// `up`, `down` or `self`.
+    pub link: &'static str,
+    /// How long ago something came from it.
+    pub heard_seconds: Option<u64>,
+    /// Why there is no link.
+    pub trouble: Option<String>,
+}
+
+/// A change that is not in force yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OpenChange {
+    /// For people.
+    pub what: String,
+    /// Who has proposed it.
+    pub by: String,
+    /// Who has yet to agree; its proposer alone knows.
+    pub missing: Option<Vec<String>>,
+}
+
+/// What somebody wishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wish {
+    /// Others are to belong to the cluster.
+    Change(ChangeWish),
+    /// The site that is asked is to take no writes, and tell the others all that it has counted: it is about to leave.
+    Drain,
+    /// It stays, after all.
+    Stay,
+}
+
+/// A change that somebody wishes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeWish {
+    /// A new site.
+    Add {
+        /// Its number.
+        number: u16,
+        /// Where the others reach it.
+        address: String,
+    },
+    /// Sites that are lost or stopped go, all at once.
+    Remove {
+        /// Who.
+        sites: Vec<SiteName>,
+        /// Who takes over; the lowest member that stays, if nobody is named.
+        heir: Option<SiteName>,
+        /// Was it said that they do not come back?
+        is_dead: bool,
+    },
+    /// A restored folder goes on under a new incarnation.
+    Restore {
+        /// Its id.
+        new: SiteId,
+        /// Where the others reach it; as before, if nothing is said.
+        address: Option<String>,
+    },
+}
+
+/// How far a change is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress {
+    /// For people.
+    pub what: String,
+    /// Is it in force?
+    pub is_done: bool,
+    /// Who has yet to agree.
+    pub missing: Vec<String>,
+}
+
+/// Why a change is not made. Nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SiteTrouble {
+    /// It does not go with how things are.
+    #[error("{0}")]
+    Conflict(String),
+}
+
+/// A site as people name it: `2` is whichever incarnation of it is listed, `2.1` this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SiteName {
+    number: u16,
+    incarnation: Option<u16>,
+}
+
+impl FromStr for SiteName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("`{text}` is no site; give its number, such as 2, or its id, such as 2.1");
+        let (number, incarnation) = match text.split_once('.') {
+            Some((number, incarnation)) => (number, Some(incarnation.parse().map_err(|_| bad())?)),
+            None => (text, None),
+        };
+        let number = number.parse().ok().filter(|number| *number != 0).ok_or_else(bad)?;
+        Ok(Self { number, incarnation })
+    }
+}
+
+impl SiteName {
+    /// The id that is meant.
+    pub fn in_list(self, config: &Config) -> SiteId {
+        let Self { number, incarnation } = self;
+        let mut ids = config.sites.keys().chain(config.removed.keys().rev());
+        let listed = ids.find(|id| id.number == number).map_or(0, |id| id.incarnation);
+        SiteId { number, incarnation: incarnation.unwrap_or(listed) }
+    }
+}
+
+/// What is sent to change something.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Body {
+    Add { site: u16, address: String },
+    Restore { site: String, address: Option<String> },
+    Drain,
+    Stay,
+}
+
+/// What is answered.
+#[derive(Serialize)]
+struct ProgressBody {
+    status: &'static str,
+    change: String,
+    missing: Vec<String>,
+}
+
+pub(super) async fn list<C: Counters>(State(app): State<App<C>>) -> Result<Response, Problem> {
+    let none = || conflict("this node belongs to no cluster".to_owned());
+    app.counters.cluster().map(|cluster| Json(cluster).into_response()).ok_or_else(none)
+}
+
+pub(super) async fn change<C: Counters>(
+    State(app): State<App<C>>,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let remedy = "give {\"add\": {\"site\": 4, \"address\": \"host:port\"}} {\"restore\": {\"site\": \"2.1\"}}, \"drain\" or \"stay\"";
+    let body = serde_json::from_slice(&body).map_err(|error| {
+        Problem::bad_request(format!("the body is no change of sites: {error}; {remedy}"))
+    })?;
+    let wish = match body {
+        Body::Drain => Wish::Drain,
+        Body::Stay => Wish::Stay,
+        Body::Add { site: 0, .. } => return Err(Problem::bad_request("sites are numbered from 1")),
+        Body::Add { site, address } => {
+            Wish::Change(ChangeWish::Add { number: site, address: checked(address)? })
+        }
+        Body::Restore { site, address } => {
+            let name: SiteName = site.parse().map_err(Problem::bad_request)?;
+            let incarnation = name.incarnation.ok_or_else(|| {
+                Problem::bad_request(format!(
+                    "`{site}` has no incarnation; give the id that `quipu restore` told"
+                ))
+            })?;
+            let new = SiteId { number: name.number, incarnation };
+            Wish::Change(ChangeWish::Restore { new, address: address.map(checked).transpose()? })
+        }
+    };
+    grant(&app, wish).await
+}
+
+pub(super) async fn remove<C: Counters>(
+    State(app): State<App<C>>,
+    RawQuery(query): RawQuery,
+    parts: Parts,
+) -> Result<Response, Problem> {
+    let text = parts.uri.path().split('/').nth(SITE_PLACE).map(decode::segment).unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let sites = text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(Problem::bad_request)?;
+    let query = query.unwrap_or_default();
+    let value = |name| -> Result<Option<String>, Problem> {
+        let value = parameter(&query, name).map_err(Problem::bad_request)?;
+        Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
+    };
+    let heir = value("heir")?.map(|heir| heir.parse()).transpose().map_err(Problem::bad_request)?;
+    let is_dead = match value("dead")?.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            let detail = format!("the parameter `dead` is `{other}`; give `true` or `false`");
+            return Err(Problem::bad_request(detail));
+        }
+    };
+    grant(&app, Wish::Change(ChangeWish::Remove { sites, heir, is_dead })).await
+}
+
+/// The same rules as for the addresses of a configuration.
+fn checked(address: String) -> Result<String, Problem> {
+    match crate::config::is_peer_address(&address) {
+        true => Ok(address),
+        false => Err(Problem::bad_request(format!(
+            "{address:?} is no address; give HOST:PORT such as 10.0.0.4:7381"
+        ))),
+    }
+}
+
+async fn grant<C: Counters>(app: &App<C>, wish: Wish) -> Result<Response, Problem> {
+    let Progress { what, is_done, missing } =
+        app.counters.grant(wish).await.map_err(|trouble| conflict(trouble.to_string()))?;
+    let (code, status) = if is_done { (StatusCode::OK, "done") } else { (StatusCode::ACCEPTED, "waiting") };
+    Ok((code, Json(ProgressBody { status, change: what, missing })).into_response())
+}
+
+fn conflict(detail: String) -> Problem {
+    Problem::new(StatusCode::CONFLICT, "sites", "The sites cannot be changed so", detail)
+}
