@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpStream},
     path::Path,
     process::{Child, ChildStdin, Command, ExitStatus, Stdio},
@@ -81,6 +81,13 @@ impl Cluster {
     fn say(&mut self, order: &str) {
         let orders = self.orders.as_mut().expect("it is not closed");
         writeln!(orders, "{order}").expect("it reads");
+    }
+
+    /// Where Redis clients of a site connect.
+    fn resp(&self, site: u16) -> SocketAddr {
+        let start = format!("site {site} resp=");
+        let found = self.said.iter().find_map(|line| line.strip_prefix(&start)?.split(' ').next());
+        found.expect("it is said").parse().expect("an address")
     }
 
     /// Gives an order, and waits until it says that this was done.
@@ -164,8 +171,7 @@ fn a_killed_site_comes_back_at_the_same_address_with_what_it_had() {
     let mut cluster = Cluster::start(temporary.path(), &flags);
     cluster.order("add 2 hits 5", "hits is 5 at site 2");
     cluster.shows(&["; hits 5 5;"]);
-    let resp = cluster.said.iter().find_map(|line| line.strip_prefix("site 2 resp=")?.split(' ').next());
-    let resp: SocketAddr = resp.expect("it is said").parse().expect("an address");
+    let resp = cluster.resp(2);
     assert!(TcpStream::connect(resp).is_ok());
     cluster.order("kill 2", "site 2 is killed");
     assert!(TcpStream::connect(resp).is_err());
@@ -192,6 +198,27 @@ fn a_killed_site_comes_back_at_the_same_address_with_what_it_had() {
     let problem = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(2), "{problem}");
     assert!(problem.contains("holds a cluster of 2 sites, not of 3; say --sites 2"), "{problem}");
+}
+
+#[test]
+fn it_shows_the_rights_to_a_counter_with_limits() {
+    let temporary = TempDir::new().expect("a folder");
+    let mut cluster = Cluster::start(temporary.path(), &["--sites", "2"]);
+    cluster.shows(&["links 1-2 up;"]);
+    let mut client = TcpStream::connect(cluster.resp(1)).expect("it takes clients");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time");
+    client.write_all(b"counter.create seats min 0 value 120\r\n").expect("it reads");
+    let mut answer = [0; 5];
+    client.read_exact(&mut answer).expect("it answers");
+    assert_eq!(&answer, b"+OK\r\n");
+    // Who has how many is up to the sites; none is lost.
+    cluster.wait("120 seats to sell", |line| {
+        let rights = line.split_once("; seats 120 120, may subtract ").map(|(_, rights)| rights.split(' '));
+        let rights = rights.map(|rights| rights.map(|it| it.parse::<u64>().expect("a number")).sum::<u64>());
+        rights == Some(120)
+    });
+    cluster.say("quit");
+    assert!(cluster.end().success());
 }
 
 #[test]

@@ -7,7 +7,6 @@ use super::{
 };
 use crate::failure::Failure;
 use std::{
-    fmt::Write as _,
     io::{BufRead as _, Write as _},
     sync::mpsc,
     thread,
@@ -57,8 +56,7 @@ fn line(snapshot: &Snapshot) -> String {
         .iter()
         .map(|site| format!("{} {}", site.number, if site.process.is_some() { "up" } else { "down" }));
     let links = snapshot.links.iter().map(|link| format!("{}-{} {}", link.one, link.other, link.state()));
-    let behind =
-        snapshot.sites.iter().map(|site| site.behind.map_or_else(|| "?".to_owned(), |it| it.to_string()));
+    let behind = snapshot.sites.iter().map(|site| known(site.behind));
     let mut line = format!(
         "sites {}; links {}; behind {}",
         list(sites.collect()),
@@ -75,23 +73,59 @@ fn line(snapshot: &Snapshot) -> String {
 fn write_counter(counter: &CounterNow, line: &mut String) {
     *line += &counter.key;
     for cell in &counter.cells {
-        // Writing to a text cannot fail.
-        let _ = write!(line, " {}", cell.text());
+        *line += &format!(" {}", cell.text());
     }
     if counter.differs() {
         *line += " (differ)";
     }
-    let rights: [(&str, fn(&Cell) -> Option<u128>); 2] = [
-        ("add", |cell| if let Cell::Known { rights_to_add, .. } = cell { *rights_to_add } else { None }),
-        ("subtract", |cell| {
-            if let Cell::Known { rights_to_subtract, .. } = cell { *rights_to_subtract } else { None }
-        }),
-    ];
-    for (verb, of) in rights {
-        if counter.is_bounded && counter.cells.iter().any(|cell| of(cell).is_some()) {
-            let each =
-                counter.cells.iter().map(|cell| of(cell).map_or_else(|| "?".to_owned(), |it| it.to_string()));
-            let _ = write!(line, ", may {verb} {}", each.collect::<Vec<_>>().join(" "));
-        }
+    if counter.is_bounded {
+        write_rights("add", counter.cells.iter().map(Cell::rights_to_add).collect(), line);
+        write_rights("subtract", counter.cells.iter().map(Cell::rights_to_subtract).collect(), line);
+    }
+}
+
+/// What each site may still do; nothing if there is no such limit.
+fn write_rights(verb: &str, rights: Vec<Option<u128>>, line: &mut String) {
+    if rights.iter().any(Option::is_some) {
+        *line += &format!(", may {verb}");
+        rights.into_iter().for_each(|rights| *line += &format!(" {}", known(rights)));
+    }
+}
+
+fn known(amount: Option<u128>) -> String {
+    amount.map_or_else(|| "?".to_owned(), |amount| amount.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::cluster::{
+        cable::Cable,
+        snapshot::{LinkNow, SiteNow},
+    };
+
+    #[test]
+    fn all_is_in_one_line() {
+        let site = |number, process, behind| {
+            let address = ([127, 0, 0, 1], number).into();
+            SiteNow { number, process, resp: address, http: address, behind }
+        };
+        let link =
+            LinkNow { one: 1, other: 2, cable: Cable::Silent, is_up: true, heard_seconds: None, passed: 0 };
+        let seats = Cell::Known { value: 120, rights_to_add: None, rights_to_subtract: Some(40) };
+        let hits = Cell::Known { value: 5, rights_to_add: None, rights_to_subtract: None };
+        let counter = |key: &str, cells, is_bounded| CounterNow { key: key.to_owned(), cells, is_bounded };
+        let snapshot = Snapshot {
+            sites: vec![site(1, Some(41), Some(5)), site(2, None, None)],
+            links: vec![link],
+            counters: vec![
+                counter("seats", vec![seats, Cell::Unknown], true),
+                counter("hits", vec![hits, Cell::Absent], false),
+            ],
+        };
+        assert_eq!(
+            line(&snapshot),
+            "sites 1 up, 2 down; links 1-2 silent; behind 5, ?; seats 120 ?, may subtract 40 ?; hits 5 - (differ)"
+        );
     }
 }

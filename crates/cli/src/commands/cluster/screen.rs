@@ -47,16 +47,18 @@ pub(super) fn run(sites: &mut Sites) -> Result<(), Failure> {
     let shown = thread::scope(|scope| {
         // Apart from the keys: a site that does not answer must not hold them up.
         scope.spawn(move || conduct(sites, &ordered, LOOK_EVERY, |news| tell.send(news).is_ok()));
-        show(&mut terminal, &orders, &told)
+        // They go with the screen, whatever ends it, and that ends the thread.
+        show(&mut terminal, orders, told)
     });
     ratatui::restore();
     shown.map_err(failed)
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "their end is a message")]
 fn show(
     terminal: &mut DefaultTerminal,
-    orders: &Sender<Result<Order, String>>,
-    told: &Receiver<Told>,
+    orders: Sender<Result<Order, String>>,
+    told: Receiver<Told>,
 ) -> io::Result<()> {
     let answer = Ok("all sites run".to_owned());
     let mut view = View { snapshot: Snapshot::default(), choice: Choice::FIRST, answer };
@@ -90,7 +92,7 @@ fn draw(frame: &mut Frame<'_>, view: &View) {
         height(sites.len()),
         height(links.len()),
         Constraint::Min(4),
-        Constraint::Length(6),
+        Constraint::Length(5),
     ])
     .areas(frame.area());
     frame.render_widget(sites_table(sites, view.choice), top);
@@ -175,11 +177,9 @@ fn counters_table(counters: &[CounterNow], sites: &[SiteNow]) -> Table<'static> 
 
 fn value_text(value: &Value) -> String {
     let mut text = value.text();
-    if let Value::Known { rights_to_add, rights_to_subtract, .. } = value {
-        for (arrow, rights) in [('↑', rights_to_add), ('↓', rights_to_subtract)] {
-            if let Some(rights) = rights {
-                text += &format!(" {arrow}{rights}");
-            }
+    for (arrow, rights) in [('↑', value.rights_to_add()), ('↓', value.rights_to_subtract())] {
+        if let Some(rights) = rights {
+            text += &format!(" {arrow}{rights}");
         }
     }
     text

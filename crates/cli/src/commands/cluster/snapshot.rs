@@ -78,6 +78,14 @@ impl Cell {
         }
     }
 
+    pub(super) fn rights_to_add(&self) -> Option<u128> {
+        if let Self::Known { rights_to_add, .. } = self { *rights_to_add } else { None }
+    }
+
+    pub(super) fn rights_to_subtract(&self) -> Option<u128> {
+        if let Self::Known { rights_to_subtract, .. } = self { *rights_to_subtract } else { None }
+    }
+
     /// As it is shown.
     pub(super) fn text(&self) -> String {
         match self {

@@ -15,6 +15,9 @@ use std::{
 /// How many counters are shown: those that changed last.
 const SHOWN_MAX: usize = 8;
 
+/// The counters of a site; nothing if it does not answer.
+type Values = Option<BTreeMap<Vec<u8>, i64>>;
+
 #[derive(Debug, Default)]
 pub(super) struct Watcher {
     /// Grows with every look.
@@ -31,7 +34,7 @@ struct Seen {
 
 /// What the sites have answered, each at its place.
 struct Answers {
-    values: Vec<Option<BTreeMap<Vec<u8>, i64>>>,
+    values: Vec<Values>,
     links: Vec<BTreeMap<u16, PeerLink>>,
 }
 
@@ -74,7 +77,7 @@ impl Watcher {
     }
 
     /// Remembers what has changed.
-    fn note(&mut self, values: &[Option<BTreeMap<Vec<u8>, i64>>]) {
+    fn note(&mut self, values: &[Values]) {
         let keys: BTreeSet<&Vec<u8>> = values.iter().flatten().flat_map(BTreeMap::keys).collect();
         // What a site that does not answer had is not forgotten: it may come back.
         if values.iter().all(Option::is_some) {
@@ -118,20 +121,24 @@ fn missing(infos: &[Option<Info>]) -> Vec<Option<u128>> {
     infos.iter().map(|info| info.as_ref().map(missing)).collect()
 }
 
-fn counter(key: &[u8], values: &[Option<BTreeMap<Vec<u8>, i64>>], infos: &[Option<Info>]) -> CounterNow {
-    let cell = |(at, (values, info)): (usize, (&Option<BTreeMap<Vec<u8>, i64>>, &Option<Info>))| {
+fn counter(key: &[u8], values: &[Values], infos: &[Option<Info>]) -> CounterNow {
+    let cell = |number: usize, values: &Values, info: &Option<Info>| {
         let Some(values) = values else { return Cell::Unknown };
         let Some(value) = values.get(key) else { return Cell::Absent };
         // What a site says of its own rights is exact; of others' it may be late.
-        let own = info.as_ref().and_then(|info| info.sites.get(&(at + 1).to_string()));
+        let own = info.as_ref().and_then(|info| info.sites.get(&number.to_string()));
         Cell::Known {
             value: *value,
             rights_to_add: own.and_then(|own| own.rights_to_add),
             rights_to_subtract: own.and_then(|own| own.rights_to_subtract),
         }
     };
-    let cells = values.iter().zip(infos).enumerate().map(cell).collect();
-    CounterNow { key: shown(key), cells, is_bounded: infos.iter().flatten().any(|info| info.is_bounded) }
+    let sites = (1..).zip(values.iter().zip(infos));
+    CounterNow {
+        key: shown(key),
+        cells: sites.map(|(number, (values, info))| cell(number, values, info)).collect(),
+        is_bounded: infos.iter().flatten().any(|info| info.is_bounded),
+    }
 }
 
 fn links(sites: &Sites, answers: &[BTreeMap<u16, PeerLink>]) -> Vec<LinkNow> {
@@ -163,14 +170,14 @@ mod tests {
         assert_eq!(missing(&infos), [Some(3), Some(5), None, Some(9)]);
     }
 
-    fn values(counters: &[(&str, i64)]) -> Option<BTreeMap<Vec<u8>, i64>> {
+    fn values(counters: &[(&str, i64)]) -> Values {
         Some(counters.iter().map(|(key, value)| (key.as_bytes().to_vec(), *value)).collect())
     }
 
     #[test]
     fn what_changed_last_comes_first_and_what_is_gone_goes() {
         let mut watcher = Watcher::default();
-        let mut look = |values: &[Option<BTreeMap<Vec<u8>, i64>>]| {
+        let mut look = |values: &[Values]| {
             watcher.look += 1;
             watcher.note(values);
             watcher.latest().into_iter().map(|key| String::from_utf8(key).expect("text")).collect::<Vec<_>>()

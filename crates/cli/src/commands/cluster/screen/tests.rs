@@ -54,7 +54,7 @@ fn drawn(view: &View, width: u16, height: u16) -> Buffer {
 
 fn lines(buffer: &Buffer) -> Vec<String> {
     let width = usize::from(buffer.area.width);
-    buffer.content.chunks(width).map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
+    buffer.content.chunks(width).map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect()).collect()
 }
 
 /// The line that has this, with single spaces, and the colour of the cell where `word` begins in it.
