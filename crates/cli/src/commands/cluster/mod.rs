@@ -41,11 +41,12 @@ Examples:
   quipu cluster --sites 5 --data ./cluster  five sites, and their data is kept
   (echo add 1 hits 5; sleep 5) | quipu cluster --plain
 
-Keys: 1 to 5 choose a site, the arrows a link; c cuts it and heals it, s makes it silent (nothing comes through, and nobody
-is told); + and - count at the site, k kills it with SIGKILL and starts it again; q quits.
+Keys: 1 to 5 choose a site, the arrows a link. c cuts the link and heals it, s makes it silent
+(nothing comes through, and nobody is told). + and - count at the site, k kills it with SIGKILL
+and starts it again. q quits.
 
-With --plain, or where the output is no terminal, there is a line of text every second, and orders come as lines of the
-standard input, the end of which is the end of the cluster:
+With --plain, or where the output is no terminal, there is a line of text every second, and
+orders come as lines of the standard input, the end of which is the end of the cluster:
   cut 1 2    heal 1 2    silence 1 2    add 1 KEY AMOUNT    kill 1    start 1    quit";
 
 /// Several sites in this terminal, with a live view, and keys to cut and heal the links between them
