@@ -23,6 +23,8 @@ struct Quipu {
 enum Command {
     /// Run a server that counts for Redis and HTTP clients
     Serve(commands::serve::Args),
+    /// Several sites in this terminal, with a live view, and keys to cut and heal the links between them
+    Cluster(commands::cluster::Args),
     // Without a doc comment: all it says stands on its `Args`.
     Bench(Box<bench::Args>),
     /// Add to a counter and print its value
@@ -56,6 +58,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Quipu::parse().command {
         Command::Serve(args) => commands::serve::run(&args),
+        Command::Cluster(args) => commands::cluster::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Add(args) => commands::client::add::run(&args),
         Command::Get(args) => commands::client::get::run(&args),

@@ -1,6 +1,7 @@
 //! One file for each command: its flags, and what it does.
 
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod demo;
 pub(crate) mod restore;

@@ -4,6 +4,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses its part of this")]
 
+/// The command `quipu cluster` cuts links with it, too.
+#[path = "../../src/commands/cluster/cable.rs"]
 pub(crate) mod cable;
 pub(crate) mod client;
 pub(crate) mod random;

@@ -36,7 +36,8 @@ impl Cluster {
             let others = (1..=size).filter(|other| *other != number);
             let peers: Vec<String> = others
                 .map(|other| {
-                    let line = lines.entry((number, other)).or_insert_with(Line::new);
+                    let line =
+                        lines.entry((number, other)).or_insert_with(|| Line::new().expect("a free port"));
                     format!("{other}@{}", line.address)
                 })
                 .collect();

@@ -35,7 +35,7 @@ pub(crate) fn wait_for_words(site: &Site, words: &[&str]) {
 #[test]
 fn a_site_of_another_cluster_is_refused_at_both_ends() {
     let cluster = Cluster::start(2, "--cluster home");
-    let line = Line::new();
+    let line = Line::new().expect("a free port");
     line.aim(cluster.running(1).link.expect("it has peers"));
     let flags = format!("--site 2 --link 127.0.0.1:0 --peers 1@{} --cluster away", line.address);
     let other = Site::new(&flags);
@@ -53,7 +53,7 @@ fn a_site_of_another_cluster_is_refused_at_both_ends() {
 fn a_second_site_with_the_same_number_is_refused() {
     let cluster = Cluster::start(2, "");
     cluster.wait_for_link(1, 2);
-    let line = Line::new();
+    let line = Line::new().expect("a free port");
     line.aim(cluster.running(1).link.expect("it has peers"));
     let twin = Site::new(&format!("--site 2 --link off --peers 1@{}", line.address));
     let _running = twin.start();
@@ -67,7 +67,7 @@ fn a_second_site_with_the_same_number_is_refused() {
 #[test]
 fn a_site_with_another_number_of_shards_is_refused() {
     let cluster = Cluster::start(2, "--shards 8");
-    let line = Line::new();
+    let line = Line::new().expect("a free port");
     line.aim(cluster.running(1).link.expect("it has peers"));
     let other = Site::new(&format!("--site 2 --link off --peers 1@{} --shards 16", line.address));
     let _running = other.start();

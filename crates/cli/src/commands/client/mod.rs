@@ -10,6 +10,8 @@ mod server;
 pub(crate) mod site;
 pub(crate) mod watch;
 
+pub(super) use server::{key as key_of, parse as parse_answer};
+
 use crate::failure::Failure;
 use std::{
     ffi::OsStr,
@@ -27,7 +29,7 @@ fn say(line: impl Display) -> Result<(), Failure> {
 }
 
 /// A key as it is shown: as it is if that is a line of text, else with escapes.
-fn shown(key: &[u8]) -> String {
+pub(super) fn shown(key: &[u8]) -> String {
     match std::str::from_utf8(key) {
         Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
         _ => format!("\"{}\"", key.escape_ascii()),

@@ -193,7 +193,7 @@ impl Server {
 }
 
 /// An answer in JSON.
-pub(super) fn parse(text: &str) -> Result<Value, Failure> {
+pub(in crate::commands) fn parse(text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text).map_err(|error| Failure::failed(format!("the answer is not JSON: {error}")))
 }
 
@@ -203,7 +203,7 @@ pub(super) fn member<'a>(answer: &'a Value, name: &str) -> Result<&'a str, Failu
 }
 
 /// The key that an answer names.
-pub(super) fn key(answer: &Value) -> Result<Vec<u8>, Failure> {
+pub(in crate::commands) fn key(answer: &Value) -> Result<Vec<u8>, Failure> {
     match answer["key"].as_str() {
         Some(key) => Ok(key.as_bytes().to_vec()),
         None => STANDARD

@@ -1,9 +1,9 @@
-//! A connection between two servers that a test can cut and heal.
+//! A connection between two servers that can be cut and healed while they run. Tests on several sites use it, too.
 
 use std::{
-    io::{ErrorKind, Read, Write},
+    io::{self, ErrorKind, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     thread,
     time::Duration,
 };
@@ -21,7 +21,7 @@ pub(crate) enum Cable {
     Silent,
 }
 
-/// Listens on a port of its own and passes on what comes, in both directions. Its threads end with the test's process.
+/// Listens on a port of its own and passes on what comes, in both directions. Its threads end with the process.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     pub(crate) address: SocketAddr,
@@ -37,9 +37,9 @@ struct State {
 
 impl Line {
     /// Leads nowhere until it is [aimed](Self::aim).
-    pub(crate) fn new() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let address = listener.local_addr().expect("it is bound");
+    pub(crate) fn new() -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?;
         let state = Arc::new(Mutex::new(State { cable: Cable::Whole, target: None, passed: 0 }));
         let line = Self { address, state };
         let of_thread = line.clone();
@@ -48,16 +48,20 @@ impl Line {
                 of_thread.serve(client);
             }
         });
-        line
+        Ok(line)
     }
 
     fn locked<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        look(&mut self.state.lock().expect("no thread of a line panics"))
+        look(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Connections lead to this address from now on.
     pub(crate) fn aim(&self, target: SocketAddr) {
         self.locked(|state| state.target = Some(target));
+    }
+
+    pub(crate) fn cable(&self) -> Cable {
+        self.locked(|state| state.cable)
     }
 
     pub(crate) fn set(&self, cable: Cable) {
@@ -70,7 +74,7 @@ impl Line {
     }
 
     fn serve(&self, client: TcpStream) {
-        if self.locked(|state| state.cable == Cable::Silent) {
+        if self.cable() == Cable::Silent {
             let line = self.clone();
             thread::spawn(move || line.hold(&client));
             return;
@@ -87,7 +91,7 @@ impl Line {
 
     /// Somebody who connects to nobody.
     fn hold(&self, client: &TcpStream) {
-        while self.locked(|state| state.cable == Cable::Silent) {
+        while self.cable() == Cable::Silent {
             thread::sleep(LOOK_EVERY);
         }
         let _ = client.shutdown(Shutdown::Both);
@@ -99,7 +103,7 @@ impl Line {
         let _ = from.set_read_timeout(Some(LOOK_EVERY));
         let _ = to.set_nodelay(true);
         loop {
-            match self.locked(|state| state.cable) {
+            match self.cable() {
                 Cable::Cut => break,
                 Cable::Silent => {
                     thread::sleep(LOOK_EVERY);

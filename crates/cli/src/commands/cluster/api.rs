@@ -1,0 +1,159 @@
+//! What a running site is asked, over HTTP like any client.
+
+use crate::commands::client::{key_of, parse_answer};
+use percent_encoding::{NON_ALPHANUMERIC, percent_encode};
+use serde_json::{Value, json};
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use ureq::{Agent, http};
+
+/// A site that takes longer than this is shown as one that does not answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(2);
+/// How many counters of a site are looked at, the first by their keys.
+const COUNTERS_MAX: usize = 500;
+
+/// One site's server.
+#[derive(Debug)]
+pub(super) struct Api {
+    agent: Agent,
+    url: String,
+}
+
+/// How a site sees its link to another.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct PeerLink {
+    pub(super) is_up: bool,
+    /// How long nothing has come; unknown if nothing ever has.
+    pub(super) heard_seconds: Option<f64>,
+}
+
+/// What a site knows about a counter.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Info {
+    pub(super) is_bounded: bool,
+    /// By the name of the site that has counted.
+    pub(super) sites: BTreeMap<String, SiteInfo>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct SiteInfo {
+    /// All amounts that were added and subtracted there, without their signs.
+    pub(super) counted: u128,
+    pub(super) rights_to_add: Option<u128>,
+    pub(super) rights_to_subtract: Option<u128>,
+}
+
+impl Api {
+    pub(super) fn new(address: SocketAddr) -> Self {
+        let config = Agent::config_builder()
+            .http_status_as_error(false)
+            .proxy(None)
+            .max_redirects(0)
+            .timeout_global(Some(ANSWER_TIME_MAX));
+        Self { agent: config.build().into(), url: format!("http://{address}") }
+    }
+
+    /// The counters of this site with their values.
+    pub(super) fn values(&self) -> Result<BTreeMap<Vec<u8>, i64>, String> {
+        let answer = self.get(&format!("/v1/counters?limit={COUNTERS_MAX}&values=string"))?;
+        let counters = answer["counters"].as_array().ok_or_else(|| bad("counters"))?;
+        let counter = |counter: &Value| {
+            let key = key_of(counter).map_err(|_| bad("key"))?;
+            Ok((key, number(&counter["value"]).ok_or_else(|| bad("value"))?))
+        };
+        counters.iter().map(counter).collect()
+    }
+
+    /// What this site knows about a counter.
+    pub(super) fn info(&self, key: &[u8]) -> Result<Info, String> {
+        let key = percent_encode(key, NON_ALPHANUMERIC);
+        let answer = self.get(&format!("/v1/counters/{key}/info?values=string"))?;
+        let sites = answer["sites"].as_array().ok_or_else(|| bad("sites"))?;
+        let site = |site: &Value| {
+            let name = site["site"].as_str().ok_or_else(|| bad("site"))?;
+            let amount = |name| number::<u128>(&site[name]).ok_or_else(|| bad(name));
+            let info = SiteInfo {
+                counted: amount("added")?.saturating_add(amount("subtracted")?),
+                rights_to_add: number(&site["rights_to_add"]),
+                rights_to_subtract: number(&site["rights_to_subtract"]),
+            };
+            Ok((name.to_owned(), info))
+        };
+        let sites = sites.iter().map(site).collect::<Result<_, String>>()?;
+        Ok(Info { is_bounded: !answer["bounds"].is_null(), sites })
+    }
+
+    /// This site's links, by the number of the other site.
+    pub(super) fn links(&self) -> Result<BTreeMap<u16, PeerLink>, String> {
+        let response = self.agent.get(format!("{}/metrics", self.url)).call();
+        let text = response.and_then(|mut it| it.body_mut().read_to_string());
+        Ok(read_metrics(&text.map_err(|error| error.to_string())?))
+    }
+
+    /// Adds, and says what the value is then.
+    pub(super) fn add(&self, key: &str, amount: i64) -> Result<i64, String> {
+        let key = percent_encode(key.as_bytes(), NON_ALPHANUMERIC);
+        let request = http::Request::post(format!("{}/v1/counters/{key}/add?values=string", self.url))
+            .header("content-type", "application/json")
+            .body(json!({ "amount": amount.to_string() }).to_string());
+        let answer = self.ask(request.map_err(|error| error.to_string())?)?;
+        number(&answer["value"]).ok_or_else(|| bad("value"))
+    }
+
+    fn get(&self, path: &str) -> Result<Value, String> {
+        let request = http::Request::get(format!("{}{path}", self.url)).body(String::new());
+        self.ask(request.map_err(|error| error.to_string())?)
+    }
+
+    fn ask(&self, request: http::Request<String>) -> Result<Value, String> {
+        let mut response = self.agent.run(request).map_err(|error| error.to_string())?;
+        let text = response.body_mut().read_to_string().map_err(|error| error.to_string())?;
+        let answer = parse_answer(&text).map_err(|_| format!("no JSON: {text:?}"))?;
+        if response.status().is_success() {
+            return Ok(answer);
+        }
+        Err(answer["detail"].as_str().unwrap_or(&text).to_owned())
+    }
+}
+
+fn number<T: std::str::FromStr>(value: &Value) -> Option<T> {
+    value.as_str()?.parse().ok()
+}
+
+fn bad(name: &str) -> String {
+    format!("the answer has no {name:?}")
+}
+
+/// What metrics say of links.
+fn read_metrics(text: &str) -> BTreeMap<u16, PeerLink> {
+    let mut links = BTreeMap::<u16, PeerLink>::new();
+    for line in text.lines() {
+        let Some((name, rest)) = line.split_once("{peer=\"") else { continue };
+        let Some((peer, value)) = rest.split_once("\"} ") else { continue };
+        let (Ok(peer), Ok(value)) = (peer.parse(), value.parse::<f64>()) else { continue };
+        match name {
+            "quipu_link_up" => links.entry(peer).or_default().is_up = value > 0.0,
+            "quipu_link_last_heard_seconds" => {
+                links.entry(peer).or_default().heard_seconds = Some(value).filter(|value| value.is_finite());
+            }
+            _ => {}
+        }
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_read_from_metrics() {
+        let text = "# TYPE quipu_link_up gauge\nquipu_link_up{peer=\"2\"} 1\nquipu_link_up{peer=\"3\"} 0\n\
+                    quipu_link_last_heard_seconds{peer=\"2\"} 0.25\nquipu_link_last_heard_seconds{peer=\"3\"} NaN\n\
+                    quipu_link_messages_sent_total{peer=\"2\"} 9\nquipu_up 1\n";
+        let expected = [
+            (2, PeerLink { is_up: true, heard_seconds: Some(0.25) }),
+            (3, PeerLink { is_up: false, heard_seconds: None }),
+        ];
+        assert_eq!(read_metrics(text), BTreeMap::from(expected));
+    }
+}
