@@ -32,12 +32,12 @@ pub(crate) fn heal(locals: &mut Locals<'_>, from: &[LocalId], posted: &[MessageI
             let at = locals.letter(message).to;
             queue.extend(healed.advance(locals, at, Input::Received(message)));
         }
-        let waiting: Vec<usize> =
-            (0..from.len()).filter(|at| locals.facts(healed.locals[*at]).waits).collect();
-        if waiting.is_empty() || healed.wrong.is_some() {
+        let is_quiet = healed.locals.iter().all(|local| !locals.facts(*local).waits);
+        if is_quiet || healed.wrong.is_some() {
             return healed;
         }
-        for at in waiting {
+        // Time passes at all sites alike, whether or not they wait for it.
+        for at in 0..from.len() {
             queue.extend(healed.advance(locals, at, Input::Timer));
         }
     }
@@ -83,6 +83,36 @@ pub(crate) fn check_bounds(locals: &Locals<'_>, state: &[LocalId]) -> Result<(),
         let value = i128::from(definition.initial) + own.sum::<i128>();
         if definition.minimum.is_some_and(|minimum| value < i128::from(minimum)) {
             return Err(format!("all sites together have counted {value}: {definition:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// What holds in every state: the lowest site that has counted an operation says so, and whoever has taken its own count
+/// back names a lower one.
+pub(crate) fn check_answers(locals: &Locals<'_>, state: &[LocalId], told: &Told) -> Result<(), String> {
+    for (operation, counted) in told.counted.iter().enumerate() {
+        for (at, local) in state.iter().enumerate().filter(|(at, _)| counted >> at & 1 == 1) {
+            let is_lowest = counted.trailing_zeros() as usize == at;
+            let is_lower = |site| (0..at).any(|other| counted >> other & 1 == 1 && site_id(other) == site);
+            let outcome = locals.facts(*local).outcomes[operation];
+            let is_right = match outcome {
+                Outcome::Counted(Added { site, .. }) | Outcome::Provisional(Added { site, .. }) => {
+                    if is_lowest {
+                        site == site_id(at)
+                    } else {
+                        site == site_id(at) || is_lower(site)
+                    }
+                }
+                Outcome::Cancelled { counted_at } => is_lower(counted_at),
+                Outcome::Unknown | Outcome::TooOld => false,
+            };
+            if !is_right {
+                let (site, sites) = (at + 1, format!("{counted:b}"));
+                return Err(format!(
+                    "operation {operation}: site {site} says {outcome:?}; counted at {sites}"
+                ));
+            }
         }
     }
     Ok(())

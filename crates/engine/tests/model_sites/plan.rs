@@ -2,8 +2,8 @@
 
 use quipu_engine::{Action, Add, Command, Limits, OperationId, Settings};
 
-/// Under this key sites have so many other counters that their rows do not fit into one message.
-pub(crate) const FILLERS: usize = 140;
+/// So many counters with the longest keys that their rows do not fit into one message.
+const FILLERS: usize = 124;
 
 /// An operation with an id. Clients may ask for it again and again.
 #[derive(Debug, Clone, Copy)]
@@ -71,9 +71,11 @@ pub(crate) struct Plan {
     pub(crate) name: &'static str,
     pub(crate) sites: usize,
     pub(crate) operations: &'static [Operation],
-    pub(crate) clients: &'static [Client],
+    pub(crate) clients: Vec<Client>,
     /// What happens before, at which site: after each everything is delivered.
     pub(crate) before: &'static [(usize, Ask)],
+    /// Pairs of sites between which everything is lost, until all is delivered in the end.
+    pub(crate) cut: &'static [[usize; 2]],
     pub(crate) trouble: Trouble,
     pub(crate) settings: Settings,
 }

@@ -6,7 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 
 use crate::{
-    check::{Healed, check_bounds, check_end, heal},
+    check::{Healed, check_answers, check_bounds, check_end, heal},
     locals::{Input, LocalId, Locals},
     plan::Plan,
     state::{Action, State, Told},
@@ -118,6 +118,7 @@ impl Search<'_> {
 
     fn check(&mut self, state: &State) -> Result<(), String> {
         check_bounds(&self.locals, &state.locals)?;
+        check_answers(&self.locals, &state.locals, &state.told)?;
         if !self.healed.contains_key(&state.locals) {
             let healed = heal(&mut self.locals, &state.locals, &[]);
             self.healed.insert(state.locals.clone(), healed);

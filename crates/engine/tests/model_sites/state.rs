@@ -1,6 +1,6 @@
 //! A state of all sites together, and what can happen in it.
 
-use quipu_engine::Reply;
+use quipu_engine::{Outcome, Reply};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::{
@@ -73,11 +73,12 @@ impl State {
     pub(crate) fn actions(&self, locals: &Locals<'_>) -> Vec<Action> {
         let mut actions = Vec::new();
         let mut may = |at, input| actions.push(Action { at, input, repeats: false });
-        let wishes = (0_u8..).zip(locals.plan.clients).zip(&self.asks_left).filter(|(_, left)| **left > 0);
+        let wishes = (0_u8..).zip(&locals.plan.clients).zip(&self.asks_left).filter(|(_, left)| **left > 0);
         for ((client, wish), _) in wishes {
             wish.sites.iter().for_each(|at| may(*at, Input::Asked(client)));
         }
         let Trouble { timers, restarts, repeats, ages } = self.trouble_left;
+        let is_unsettled = self.is_unsettled(locals);
         for (at, local) in self.locals.iter().enumerate() {
             let facts = locals.facts(*local);
             if timers > 0 && facts.waits {
@@ -86,9 +87,7 @@ impl State {
             if restarts > 0 {
                 may(at, Input::Restarted);
             }
-            // After the window what is settled counts again: that is no mistake, and not looked at.
-            let is_provisional = |outcome| matches!(outcome, &quipu_engine::Outcome::Provisional(_));
-            if ages > 0 && facts.outcomes.iter().all(is_provisional) {
+            if ages > 0 && is_unsettled {
                 may(at, Input::Aged);
             }
         }
@@ -100,6 +99,17 @@ impl State {
             }
         }
         actions
+    }
+
+    /// Is every operation one that the site which keeps it has not found settled? What is settled counts again after the
+    /// window; that is no mistake, and not looked at.
+    fn is_unsettled(&self, locals: &Locals<'_>) -> bool {
+        self.told.counted.iter().enumerate().all(|(operation, counted)| {
+            let keeper = self.locals.get(counted.trailing_zeros() as usize);
+            keeper.is_some_and(|local| {
+                matches!(locals.facts(*local).outcomes[operation], Outcome::Provisional(_))
+            })
+        })
     }
 
     /// The state after that; `None`: nothing has changed but that a message is not there any more, so that less can
@@ -124,7 +134,8 @@ impl State {
             Input::Aged => next.trouble_left.ages -= 1,
         }
         next.locals[at] = step.to;
-        next.under_way.extend(&step.sent);
+        let is_cut = |to| locals.plan.cut.iter().any(|pair| pair.contains(&at) && pair.contains(&to));
+        next.under_way.extend(step.sent.iter().filter(|message| !is_cut(locals.letter(**message).to)));
         next.under_way.sort_unstable();
         next.under_way.dedup();
         let Step { replies, wrong, .. } = step;
