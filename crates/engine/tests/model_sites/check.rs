@@ -19,7 +19,7 @@ pub(crate) struct Healed {
     /// What has happened meanwhile,
     pub(crate) actions: Vec<Action>,
     /// and what clients are told that waited.
-    replies: Vec<(usize, Vec<(usize, Reply)>)>,
+    pub(crate) replies: Vec<(usize, Vec<(usize, Reply)>)>,
     pub(crate) wrong: Option<String>,
 }
 

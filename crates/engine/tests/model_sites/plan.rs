@@ -76,11 +76,21 @@ pub(crate) struct Plan {
     pub(crate) before: &'static [(usize, Ask)],
     /// Pairs of sites between which everything is lost, until all is delivered in the end.
     pub(crate) cut: &'static [[usize; 2]],
+    /// Pairs of sites that have no link, and know it: others pass on what they say.
+    pub(crate) unlinked: &'static [[usize; 2]],
     pub(crate) trouble: Trouble,
     pub(crate) settings: Settings,
 }
 
 impl Plan {
+    /// Whom a site has links to.
+    pub(crate) fn linked(&self, at: usize) -> impl Iterator<Item = usize> {
+        let is_linked = move |other: usize| {
+            other != at && !self.unlinked.iter().any(|pair| pair.contains(&at) && pair.contains(&other))
+        };
+        (0..self.sites).filter(move |other| is_linked(*other))
+    }
+
     /// The counters that are looked at.
     pub(crate) fn keys(&self) -> Vec<&'static [u8]> {
         let before = self.before.iter().map(|(_, ask)| *ask);

@@ -35,7 +35,7 @@ const fn deletes(times: u8, sites: &'static [usize]) -> Client {
 
 fn plan(name: &'static str, sites: usize, operations: &'static [Operation], clients: Vec<Client>) -> Plan {
     let (trouble, settings) = (Trouble::default(), Settings::default());
-    Plan { name, sites, operations, clients, before: &[], cut: &[], trouble, settings }
+    Plan { name, sites, operations, clients, before: &[], cut: &[], unlinked: &[], trouble, settings }
 }
 
 /// One operation, any number of times at two sites.
@@ -50,6 +50,12 @@ pub(crate) fn retries_at_three(trouble: Trouble) -> Plan {
 /// A retry at three sites that is not asked for more than twice.
 pub(crate) fn retry_at_three(trouble: Trouble) -> Plan {
     Plan { trouble, ..plan("a retry at three sites", 3, &[ONE], vec![once(0, 2, THREE_SITES)]) }
+}
+
+/// The second site passes on what the others say.
+pub(crate) fn retries_in_a_line(trouble: Trouble) -> Plan {
+    let clients = vec![once(0, 2, THREE_SITES)];
+    Plan { trouble, unlinked: &[[0, 2]], ..plan("a retry in a line of three", 3, &[ONE], clients) }
 }
 
 pub(crate) fn two_operations(trouble: Trouble) -> Plan {

@@ -106,10 +106,9 @@ impl Search<'_> {
         self.ways.push(way);
         if let Err(wrong) = self.check(&state) {
             let mut text = self.tell(way, &wrong);
-            if let Some(healed) = self.healed.get(&state.locals) {
-                text.push_str(" then all that is said is delivered:\n");
-                healed.actions.iter().for_each(|action| self.tell_action(*action, &mut text));
-            }
+            text.push_str(" then, if all that is said is delivered:\n");
+            let healed = heal(&mut self.locals, &state.locals, &[]);
+            healed.actions.into_iter().for_each(|action| self.tell_action(action, &mut text));
             return Err(text);
         }
         self.next.push((number, state));
@@ -121,7 +120,8 @@ impl Search<'_> {
         check_answers(&self.locals, &state.locals, &state.told)?;
         if !self.healed.contains_key(&state.locals) {
             let healed = heal(&mut self.locals, &state.locals, &[]);
-            self.healed.insert(state.locals.clone(), healed);
+            // How it came to that takes much memory, and can be found out again.
+            self.healed.insert(state.locals.clone(), Healed { actions: Vec::new(), ..healed });
         }
         check_end(&self.locals, &self.healed[&state.locals], &state.told)
     }

@@ -69,7 +69,6 @@ pub(crate) struct Facts {
 
 pub(crate) struct Site {
     at: usize,
-    count: usize,
     settings: Settings,
     memory: Memory,
     host: Host<MemoryLog, MemoryTable>,
@@ -81,10 +80,10 @@ impl Site {
     pub(crate) fn new(plan: &Plan, at: usize) -> (Self, Came) {
         let settings = Settings { site: site_id(at), ..plan.settings };
         let memory = Memory::new();
-        let host = start(&memory, settings, plan.sites);
-        let mut site = Self { at, count: plan.sites, settings, memory, host, now_ms: 0 };
+        let host = start(&memory, settings, plan, at);
+        let mut site = Self { at, settings, memory, host, now_ms: 0 };
         let mut came = Came::default();
-        site.run(&mut came);
+        site.run(plan.sites, &mut came);
         (site, came)
     }
 
@@ -115,18 +114,18 @@ impl Site {
             Happening::Restarted => {
                 self.memory.crash();
                 self.now_ms = 0;
-                self.host = start(&self.memory, self.settings, self.count);
+                self.host = start(&self.memory, self.settings, plan, self.at);
             }
             Happening::Aged => self.now_ms += self.settings.window.length_ms() + 1,
         }
-        self.run(&mut came);
+        self.run(plan.sites, &mut came);
         came
     }
 
     /// Stores what has changed, and says what there is to say.
-    fn run(&mut self, came: &mut Came) {
+    fn run(&mut self, sites: usize, came: &mut Came) {
         // As often as there are peers that have to wait for their turn.
-        for _ in 0..=2 * self.count {
+        for _ in 0..=2 * sites {
             let now = self.moment();
             let mut released = Released::default();
             self.host.commit(now, &mut released);
@@ -185,12 +184,11 @@ fn to_usize(client: u64) -> usize {
     usize::try_from(client).expect("a few clients")
 }
 
-fn start(memory: &Memory, settings: Settings, count: usize) -> Host<MemoryLog, MemoryTable> {
+fn start(memory: &Memory, settings: Settings, plan: &Plan, at: usize) -> Host<MemoryLog, MemoryTable> {
     let store = Store::new(memory.log(), memory.table());
     let mut host = Host::new(store, None, settings, Flush::Now);
-    host.set_membership(&Membership::of((0..count).map(site_id)));
+    host.set_membership(&Membership::of((0..plan.sites).map(site_id)));
     host.open(SHARD, Moment::default()).expect("it opens");
-    let others = (0..count).map(site_id).filter(|other| *other != settings.site);
-    others.for_each(|other| host.connected(other));
+    plan.linked(at).for_each(|other| host.connected(site_id(other)));
     host
 }
