@@ -160,16 +160,16 @@ impl<'a> Locals<'a> {
             self.kept.insert(to, site);
         }
         let messages = came.messages.into_iter();
-        let sent = messages.map(|(to, message)| self.post(at, number(to), message)).collect();
+        let sent = messages.map(|(to, message)| self.post(at, number(to), &message)).collect();
         Step { to, sent, replies: came.replies, wrong }
     }
 
-    fn post(&mut self, from: usize, to: usize, message: Message) -> MessageId {
+    fn post(&mut self, from: usize, to: usize, message: &Message) -> MessageId {
         let bytes = message.encode();
-        let message = Message::decode(&bytes).expect("what is sent can be read");
         let new = index(self.letters.len());
-        let id = *self.letters_known.entry((from, to, bytes)).or_insert(new);
+        let id = *self.letters_known.entry((from, to, bytes.clone())).or_insert(new);
         if id == new {
+            let message = Message::decode(&bytes).expect("what is sent can be read");
             self.letters.push(Letter { from, to, message });
         }
         id
