@@ -11,6 +11,8 @@ use crate::{
 
 /// How often all timers may run out before nothing moves any more.
 const ROUNDS_MAX: usize = 64;
+/// How much may happen until then.
+const ACTIONS_MAX: usize = 2_000;
 
 /// How it ends when everything that is said from now on is delivered.
 #[derive(Debug, Clone)]
@@ -28,11 +30,13 @@ pub(crate) fn heal(locals: &mut Locals<'_>, from: &[LocalId], posted: &[MessageI
     let mut healed = Healed { locals: from.to_vec(), actions: Vec::new(), replies: Vec::new(), wrong: None };
     let mut queue: std::collections::VecDeque<MessageId> = posted.iter().copied().collect();
     for _ in 0..ROUNDS_MAX {
-        while let Some(message) = queue.pop_front() {
+        while healed.actions.len() < ACTIONS_MAX
+            && let Some(message) = queue.pop_front()
+        {
             let at = locals.letter(message).to;
             queue.extend(healed.advance(locals, at, Input::Received(message)));
         }
-        let is_quiet = healed.locals.iter().all(|local| !locals.facts(*local).waits);
+        let is_quiet = queue.is_empty() && healed.locals.iter().all(|local| !locals.facts(*local).waits);
         if is_quiet || healed.wrong.is_some() {
             return healed;
         }
