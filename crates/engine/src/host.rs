@@ -5,6 +5,8 @@
 //! date and evicts what does not fit into memory ([`Host::maintain`]).
 
 mod discipline;
+#[cfg(feature = "testing")]
+mod fingerprint;
 mod incarnation;
 mod recovery;
 mod sites;

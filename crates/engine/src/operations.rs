@@ -442,6 +442,16 @@ impl Operations {
         self.stats
     }
 
+    /// Writes down what is remembered. The filter follows from it.
+    #[cfg(feature = "testing")]
+    pub(crate) fn describe(&self, to: &mut impl std::fmt::Write) -> std::fmt::Result {
+        for operations in [&self.recent, &self.saving] {
+            // In an order that does not tell which came first.
+            write!(to, "{:?}", operations.iter().collect::<std::collections::BTreeMap<_, _>>())?;
+        }
+        write!(to, "{:?}{:?}", self.saving_runs, self.runs)
+    }
+
     pub(crate) fn filter(&self) -> FilterStats {
         self.gate.stats()
     }

@@ -6,6 +6,8 @@
 
 mod audit;
 mod creation;
+#[cfg(feature = "testing")]
+mod fingerprint;
 mod ids;
 mod incarnation;
 mod listing;
