@@ -70,14 +70,16 @@ fn writes_are_waited_for() {
     }
     cut_off(&cluster);
     let mut client = cluster.client(1);
-    client.call("INCR key0");
+    for number in 0..50 {
+        client.call(&format!("INCR key{number}"));
+    }
     assert_eq!(client.call(&format!("WAIT 1 {LONG_MS}")), Value::Integer(1));
     let start = Instant::now();
     assert_eq!(client.call(&format!("WAIT 2 {}", SHORT.as_millis())), Value::Integer(1));
     assert!(start.elapsed() >= SHORT);
     // One that waits for ever is answered when the line is whole again.
     client.write(&encode(&["WAIT", "2", "0"])).expect("it reads");
-    assert_eq!(cluster.client(1).call("INCR key1"), Value::Integer(2), "nobody else waits");
+    assert_eq!(cluster.client(1).call("INCR key1"), Value::Integer(3), "nobody else waits");
     heal(&cluster);
     assert_eq!(client.read().expect("a reply"), Value::Integer(2));
 }

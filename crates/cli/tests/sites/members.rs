@@ -56,7 +56,7 @@ fn a_fourth_site_joins_while_the_others_count() {
             })
         })
         .collect();
-    let line = Line::new();
+    let line = Line::new().expect("a port is free");
     let join = format!("1@{}", cluster.running(1).link.expect("it has peers"));
     let site = Site::new(&format!("--site 4 --link 127.0.0.1:0 --join {join} --workers 2"));
     let running = site.start();

@@ -1,5 +1,7 @@
 //! Messages between sites: what comes in goes into the batch; what goes out speaks of what is durable.
 
+use std::collections::BTreeSet;
+
 use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
 
 use super::{Host, Running, State, load};
@@ -132,6 +134,11 @@ impl<L: Log, T: Table> Host<L, T> {
     /// How many other sites have the changes that this one has made in a shard, up to a position.
     pub fn acknowledged(&self, id: ShardId, position: u64) -> usize {
         self.shard(id).map_or(0, |shard| shard.acknowledged(position))
+    }
+
+    /// Which other sites have the changes that this one has made in a shard, up to a position.
+    pub fn acknowledged_by(&self, id: ShardId, position: u64) -> BTreeSet<SiteId> {
+        self.shard(id).map(|shard| shard.acknowledged_by(position).collect()).unwrap_or_default()
     }
 
     /// Has this site, which joins, everything that the others had when they listed it?

@@ -75,7 +75,13 @@ impl Shard {
 
     /// How many other sites have the own changes up to this one.
     pub(crate) fn acknowledged(&self, position: u64) -> usize {
-        self.links.peers.values().filter(|peer| peer.received(self.settings.site) >= position).count()
+        self.acknowledged_by(position).count()
+    }
+
+    /// Which other sites have the own changes up to this one.
+    pub(crate) fn acknowledged_by(&self, position: u64) -> impl Iterator<Item = SiteId> {
+        let own = self.settings.site;
+        self.links.peers.iter().filter(move |(_, peer)| peer.received(own) >= position).map(|(site, _)| *site)
     }
 
     /// Has this site, which joins, everything that the others had when they listed it?

@@ -3,9 +3,12 @@
 //! A connection remembers in which shards it has written ([`Writes`]). The worker of a shard says up to which of its changes
 //! that was, and tells whenever more sites have them ([`Asked`]); `wait.rs` puts together what the workers say.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
 
-use quipu_engine::Host;
+use quipu_engine::{Host, SiteId};
 use quipu_storage::{Log, ShardId, Table};
 use tokio::sync::mpsc;
 
@@ -60,18 +63,16 @@ pub(super) struct AskAcks {
 pub(super) struct Acks {
     /// The same as was asked for, with all positions.
     pub(super) written: Vec<Written>,
-    /// How many other sites there are.
-    pub(super) sites: usize,
-    /// How many of them lack something, counted for each shard.
-    pub(super) lacking: usize,
+    /// The other sites that have all of it.
+    pub(super) sites: BTreeSet<SiteId>,
 }
 
 /// Who knows what other sites have.
 pub(super) trait Acknowledged {
     /// The last change of a shard.
     fn position(&self, shard: ShardId) -> Option<u64>;
-    /// How many other sites have a shard's changes up to this one.
-    fn acknowledged(&self, shard: ShardId, position: u64) -> usize;
+    /// Which other sites have a shard's changes up to this one.
+    fn acknowledged_by(&self, shard: ShardId, position: u64) -> BTreeSet<SiteId>;
 }
 
 impl<L: Log, T: Table> Acknowledged for Host<L, T> {
@@ -79,8 +80,8 @@ impl<L: Log, T: Table> Acknowledged for Host<L, T> {
         Host::position(self, shard)
     }
 
-    fn acknowledged(&self, shard: ShardId, position: u64) -> usize {
-        Host::acknowledged(self, shard, position)
+    fn acknowledged_by(&self, shard: ShardId, position: u64) -> BTreeSet<SiteId> {
+        Host::acknowledged_by(self, shard, position)
     }
 }
 
@@ -130,13 +131,12 @@ impl Asked {
 }
 
 fn count(written: &[Written], host: &impl Acknowledged) -> Acks {
-    let mut acks = Acks { written: written.to_vec(), sites: usize::MAX, lacking: 0 };
-    for Written { shard, position } in written {
-        let sites = host.acknowledged(*shard, 0);
-        acks.sites = acks.sites.min(sites);
-        acks.lacking += sites - position.map_or(0, |position| host.acknowledged(*shard, position)).min(sites);
-    }
-    acks
+    let having = |written: &Written| match written.position {
+        Some(position) => host.acknowledged_by(written.shard, position),
+        None => BTreeSet::new(),
+    };
+    let sites = written.iter().map(having).reduce(|all, these| &all & &these).unwrap_or_default();
+    Acks { written: written.to_vec(), sites }
 }
 
 #[cfg(test)]
@@ -152,8 +152,10 @@ mod tests {
             self.0.contains_key(&shard).then_some(10)
         }
 
-        fn acknowledged(&self, shard: ShardId, position: u64) -> usize {
-            self.0.get(&shard).map_or(0, |sites| sites.iter().filter(|has| **has >= position).count())
+        fn acknowledged_by(&self, shard: ShardId, position: u64) -> BTreeSet<SiteId> {
+            let Some(sites) = self.0.get(&shard) else { return BTreeSet::new() };
+            let having = sites.iter().zip([2, 3]).filter(|(has, _)| **has >= position);
+            having.map(|(_, number)| SiteId { number, incarnation: 0 }).collect()
         }
     }
 
@@ -181,7 +183,8 @@ mod tests {
         let (mut asked, start) = (Asked::default(), Instant::now());
         asked.push(AskAcks { written: vec![written(1, None), written(2, Some(5))], answers }, &host);
         asked.look(&host, start);
-        let first = Acks { written: vec![written(1, Some(10)), written(2, Some(5))], sites: 2, lacking: 2 };
+        // Each lacks something, in another shard.
+        let first = Acks { written: vec![written(1, Some(10)), written(2, Some(5))], sites: BTreeSet::new() };
         assert_eq!(told.try_recv(), Ok(first.clone()));
         asked.look(&host, start + LOOK_EVERY);
         assert!(told.try_recv().is_err(), "nothing has changed");
@@ -190,7 +193,8 @@ mod tests {
         assert!(told.try_recv().is_err() && asked.is_late(), "too early");
         asked.look(&host, start + 2 * LOOK_EVERY);
         assert!(!asked.is_late());
-        assert_eq!(told.try_recv(), Ok(Acks { lacking: 1, ..first }));
+        let second = SiteId { number: 2, incarnation: 0 };
+        assert_eq!(told.try_recv(), Ok(Acks { sites: [second].into(), ..first }));
         drop(told);
         asked.look(&host, start + 3 * LOOK_EVERY);
         assert!(asked.asked.is_empty(), "nobody asks any more");
@@ -200,6 +204,6 @@ mod tests {
     fn a_shard_that_is_not_open_has_reached_nobody() {
         let host = Fake(BTreeMap::from([(ShardId(1), [10, 10])]));
         let acks = count(&[written(1, Some(10)), written(2, None)], &host);
-        assert_eq!((acks.sites, acks.lacking), (0, 0), "as if there were nobody");
+        assert_eq!(acks.sites, BTreeSet::new());
     }
 }

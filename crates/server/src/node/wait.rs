@@ -108,12 +108,10 @@ impl Tally {
         self.acks.len() == self.workers
     }
 
-    /// So many have everything for sure. It is not known which site lacks what; where several lack something, each in
-    /// another shard, they are taken to be different ones.
+    /// So many have everything.
     fn sites(&self) -> u64 {
-        let sites = self.acks.values().map(|acks| acks.sites).min().unwrap_or(0);
-        let lacking = self.acks.values().map(|acks| acks.lacking).sum();
-        sites.saturating_sub(lacking) as u64
+        let sites = self.acks.values().map(|acks| acks.sites.clone());
+        sites.reduce(|all, these| &all & &these).map_or(0, |sites| sites.len() as u64)
     }
 
     fn result(self) -> Waited {
@@ -125,24 +123,26 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quipu_engine::SiteId;
 
-    fn acks(shards: &[u16], sites: usize, lacking: usize) -> Acks {
+    fn acks(shards: &[u16], sites: &[u16]) -> Acks {
         let written = shards.iter().map(|shard| Written { shard: ShardId(*shard), position: Some(9) });
-        Acks { written: written.collect(), sites, lacking }
+        let sites = sites.iter().map(|number| SiteId { number: *number, incarnation: 0 });
+        Acks { written: written.collect(), sites: sites.collect() }
     }
 
     #[test]
     fn sites_count_that_lack_nothing_in_any_shard() {
         let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
-        tally.note(acks(&[0, 2], 2, 1));
+        tally.note(acks(&[0, 2], &[2]));
         assert!(!tally.is_whole(), "another worker has not answered");
-        tally.note(acks(&[1], 2, 0));
+        tally.note(acks(&[1], &[2, 3]));
         assert!(tally.is_whole());
         assert_eq!(tally.sites(), 1);
-        tally.note(acks(&[1], 2, 2));
-        assert_eq!(tally.sites(), 0, "never more than there are for sure");
-        tally.note(acks(&[0, 2], 2, 0));
-        tally.note(acks(&[1], 2, 0));
+        tally.note(acks(&[1], &[3]));
+        assert_eq!(tally.sites(), 0, "each lacks something");
+        tally.note(acks(&[0, 2], &[2, 3]));
+        tally.note(acks(&[1], &[2, 3]));
         let waited = tally.result();
         let shards: Vec<u16> = waited.written.iter().map(|written| written.shard.0).collect();
         assert_eq!((waited.sites, shards), (2, vec![0, 2, 1]));
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn who_is_not_told_everything_is_told_nothing() {
         let mut tally = Tally { workers: 2, acks: BTreeMap::new() };
-        tally.note(acks(&[0], 2, 0));
+        tally.note(acks(&[0], &[2]));
         assert_eq!(tally.result().sites, 0);
     }
 }
