@@ -114,14 +114,15 @@ fn peers_and_the_council_are_remembered() {
         opened.remember(site(2), seen(number)).expect("stored");
     }
     opened.remember(SiteId { number: 2, incarnation: 1 }, seen(9)).expect("stored");
-    for bytes in [b"one".to_vec(), b"two".to_vec()] {
+    let council = Council::newcomer(SiteId::FIRST).encode();
+    for bytes in [b"one".to_vec(), council.clone()] {
         opened.store_council(bytes).expect("stored");
     }
     drop(opened);
     let again = open(&folder, &[]).expect("known");
     assert_eq!(again.seen(site(2)).expect("readable"), Some(seen(3)));
     assert_eq!(again.seen(site(3)).expect("readable"), None);
-    assert_eq!(again.load_council().expect("readable"), Some(b"two".to_vec()));
+    assert_eq!(again.load_council().expect("readable"), Some(council));
 }
 
 #[test]
