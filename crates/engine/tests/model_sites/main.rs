@@ -24,7 +24,7 @@ use quipu_engine::{Rule, Rules, Settings};
 use search::search;
 
 /// A plan with more states is too large to be looked through.
-const STATES_MAX: usize = 8_000_000;
+const STATES_MAX: usize = 12_000_000;
 
 const NONE: Trouble = Trouble { timers: 0, restarts: 0, repeats: 0, ages: 0 };
 const TIMER: Trouble = Trouble { timers: 1, ..NONE };

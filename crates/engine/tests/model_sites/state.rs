@@ -27,6 +27,8 @@ pub(crate) struct Told {
     pub(crate) counted: Vec<u8>,
     /// For each operation, the sites whose count of it some reset had seen, as bits.
     pub(crate) deleted: Vec<u8>,
+    /// For each operation, whether the site that keeps it has found it settled, as a bit.
+    pub(crate) settled: Vec<u8>,
     /// For each key, what was counted without an id.
     pub(crate) plain: Vec<i64>,
     /// For each key, the sites that have said that they have made it, as bits.
@@ -57,12 +59,14 @@ impl State {
     pub(crate) fn hash(&self) -> u128 {
         let mut hash = Xxh3::new();
         let Trouble { timers, restarts, repeats, ages } = self.trouble_left;
-        let Told { counted, deleted, plain, created } = &self.told;
+        let Told { counted, deleted, settled, plain, created } = &self.told;
         for part in [&self.locals, &self.under_way] {
             hash.update(&(part.len() as u64).to_le_bytes());
             part.iter().for_each(|id| hash.update(&id.to_le_bytes()));
         }
-        for part in [&self.asks_left, counted, deleted, created, &vec![timers, restarts, repeats, ages]] {
+        for part in
+            [&self.asks_left, counted, deleted, settled, created, &vec![timers, restarts, repeats, ages]]
+        {
             hash.update(part);
         }
         plain.iter().for_each(|amount| hash.update(&amount.to_le_bytes()));
@@ -78,7 +82,7 @@ impl State {
             wish.sites.iter().for_each(|at| may(*at, Input::Asked(client)));
         }
         let Trouble { timers, restarts, repeats, ages } = self.trouble_left;
-        let is_unsettled = self.is_unsettled(locals);
+        let is_unsettled = self.is_unsettled();
         for (at, local) in self.locals.iter().enumerate() {
             let facts = locals.facts(*local);
             if timers > 0 && facts.waits {
@@ -101,15 +105,21 @@ impl State {
         actions
     }
 
-    /// Is every operation one that the site which keeps it has not found settled? What is settled counts again after the
-    /// window; that is no mistake, and not looked at.
-    fn is_unsettled(&self, locals: &Locals<'_>) -> bool {
-        self.told.counted.iter().enumerate().all(|(operation, counted)| {
-            let keeper = self.locals.get(counted.trailing_zeros() as usize);
-            keeper.is_some_and(|local| {
-                matches!(locals.facts(*local).outcomes[operation], Outcome::Provisional(_))
-            })
-        })
+    /// Is no operation settled, and each counted? What is settled counts again after the window; that is no mistake, and
+    /// not looked at.
+    fn is_unsettled(&self) -> bool {
+        let Told { counted, settled, .. } = &self.told;
+        counted.iter().all(|sites| *sites != 0) && settled.iter().all(|settled| *settled == 0)
+    }
+
+    /// Notes which operations are settled, as their keepers say; it matters only for that.
+    fn note_settled(&mut self, locals: &Locals<'_>) {
+        let Told { counted, settled, .. } = &mut self.told;
+        for (operation, (sites, settled)) in counted.iter().zip(settled).enumerate() {
+            let keeper = self.locals.get(sites.trailing_zeros() as usize);
+            let outcome = keeper.map(|local| locals.facts(*local).outcomes[operation]);
+            *settled |= u8::from(matches!(outcome, Some(Outcome::Counted(_))));
+        }
     }
 
     /// The state after that; `None`: nothing has changed but that a message is not there any more, so that less can
@@ -140,6 +150,9 @@ impl State {
         next.under_way.dedup();
         let Step { replies, wrong, .. } = step;
         let wrong = wrong.or_else(|| next.told.note_replies(locals.plan, at, &replies));
+        if locals.plan.trouble.ages > 0 {
+            next.note_settled(locals);
+        }
         (Some(next), wrong)
     }
 }
@@ -150,6 +163,7 @@ impl Told {
         Self {
             counted: vec![0; operations],
             deleted: vec![0; operations],
+            settled: vec![0; operations],
             plain: vec![0; keys],
             created: vec![0; keys],
         }
