@@ -266,6 +266,11 @@ impl Operations {
         found.or_else(|| self.recalled.get(&hash).copied().flatten())
     }
 
+    /// Is it remembered? Everything that [`Self::where_to_look`] names has been looked up.
+    pub(crate) fn knows(&self, hash: OperationHash) -> bool {
+        self.find(hash).is_some()
+    }
+
     /// The runs in which the operation must be looked for before it is admitted.
     pub(crate) fn where_to_look(
         &self,

@@ -61,7 +61,8 @@ impl Shard {
         let hash = self.hash_of(key, id);
         let own = self.settings.site;
         self.operations.expiry(id.id, now)?;
-        if let Some((site, count)) = self.known(hash) {
+        // What is settled goes first: others are taken back then, whether or not that is known here.
+        if let Some((site, count)) = self.known(hash).filter(|_| !self.operations.knows(hash)) {
             return self.repeat(site, count, add.amount);
         }
         // Who counts it is settled, and may be forgotten; that it was counted twice is not.
@@ -241,21 +242,21 @@ impl Shard {
     pub(super) fn outcome(&self, key: &[u8], id: OperationId<'_>, now: Moment) -> Outcome {
         let hash = self.hash_of(key, id);
         let own = self.settings.site;
-        let settled = || self.operations.outcome(hash, id.id, now, own);
+        let settled = self.operations.outcome(hash, id.id, now, own);
         let keeper = self.known(hash);
-        let counted_at = || match (keeper, settled()) {
-            (Some((site, _)), _) | (None, Outcome::Counted(Added { site, .. })) => Some(site),
+        let counted_at = match (settled, keeper) {
+            (Outcome::Counted(Added { site, .. }), _) | (_, Some((site, _))) => Some(site),
             _ => self.links.counts(hash).first().map(|(site, _)| *site),
         };
         if self.links.count_of(hash, own).is_some()
             && self.links.is_cancelled(hash, own)
-            && let Some(counted_at) = counted_at()
+            && let Some(counted_at) = counted_at
         {
             return Outcome::Cancelled { counted_at };
         }
-        match keeper {
-            Some((site, count)) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
-            None => settled(),
+        match (settled, keeper) {
+            (Outcome::Counted(_), _) | (_, None) => settled,
+            (_, Some((site, count))) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
         }
     }
 
