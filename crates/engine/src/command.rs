@@ -2,7 +2,10 @@
 
 use quipu_crdt::Pn;
 
-use crate::SiteId;
+use crate::{
+    SiteId,
+    handoff::{Answer, Name},
+};
 
 /// A command on one key. Keys have 1 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,6 +167,8 @@ pub enum Reply {
     Inspected(Option<Box<Inspection>>),
     /// To [`Action::Outcome`].
     Outcome(Outcome),
+    /// To a visit of an edge or a relay.
+    Visited(Box<Answer>),
     /// To any: it was not done, for this reason.
     Refused(Refusal),
 }
@@ -311,6 +316,45 @@ pub enum Refusal {
         "this site is joining the cluster and takes writes when it has what the others have; nothing was done"
     )]
     Joining,
+    /// What only sites do.
+    #[error(
+        "an edge or a relay adds and subtracts, without ids and limits, and reads; nothing was done. Ask a site"
+    )]
+    OnlyAtSites,
+    /// Too much has not been handed over.
+    #[error(
+        "{max} counters wait to be handed over, and no more can; nothing was counted. Counters that wait take more counts: \
+         try again when a server was reached"
+    )]
+    TooManyPending {
+        /// So many may wait.
+        max: usize,
+    },
+    /// It retires.
+    #[error("this replica retires and counts no more; nothing was counted")]
+    Leaving,
+    /// A visit that nobody makes who follows the protocol.
+    #[error("this is not what an edge or a relay says: {0}; nothing was done")]
+    BadVisit(&'static str),
+    /// A visit that was meant for another server, or for what this one was before it was restored.
+    #[error(
+        "this was meant for {asked}, and here is {here}; nothing was done, and what was to be handed over stays where it is"
+    )]
+    OtherServer {
+        /// For whom it was.
+        asked: Name,
+        /// Who is here.
+        here: Name,
+    },
+    /// Two use one state.
+    #[error(
+        "two use the state of the edge {of}, or it went back to an older copy of it; nothing was done. Stop one of them: \
+         which counts only the older one has cannot be known here"
+    )]
+    Copy {
+        /// Whose state it is.
+        of: Name,
+    },
     /// The operation was counted with another amount.
     #[error(
         "this operation was counted with the amount {first}, and now comes with {now}; nothing was counted"

@@ -15,7 +15,7 @@ pub(crate) use self::{
     merge::growth,
     row::{Creation, Mark, Proposal, Row},
 };
-use crate::{Refusal, SiteId};
+use crate::{Refusal, SiteId, handoff::Reading};
 
 /// A counter. Most are touched at one site and never reset: that case is the small one.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -173,6 +173,50 @@ impl Counter {
                 self.add(site, version, amount, alone)
             }
             Err(Overflow) => Err(Refusal::Overflow),
+        }
+    }
+
+    /// Counts what was handed over. Of a bounded counter, what needs rights is parked. On an error nothing has changed.
+    pub(crate) fn credit(
+        &mut self,
+        site: SiteId,
+        version: u64,
+        delta: &Pn,
+        alone: bool,
+    ) -> Result<(), Overflow> {
+        let counted = match self {
+            Self::Plain(counted) => counted.try_add(delta),
+            Self::Shared(shared) => shared.add(site, version, delta),
+            Self::Bounded(bounded) => return bounded.park(delta),
+        };
+        match counted {
+            Ok(()) => Ok(()),
+            Err(Overflow) if alone => {
+                self.begin_anew().map_err(|_| Overflow)?;
+                self.credit(site, version, delta, false)
+            }
+            Err(Overflow) => Err(Overflow),
+        }
+    }
+
+    /// What can be told of it to those who add to what they have heard before.
+    pub(crate) fn reading(&self, own: SiteId) -> Reading {
+        match self {
+            Self::Plain(counted) => Reading { counted: *counted, set_aside: Pn::default() },
+            Self::Shared(shared) => {
+                let mut reading = Reading::default();
+                for (site, row) in &shared.rows {
+                    let mark = shared.mark(site).counted;
+                    reading.counted.saturating_add(&row.counted);
+                    reading.set_aside.saturating_add(&mark);
+                }
+                reading
+            }
+            Self::Bounded(bounded) => {
+                let mut counted = pn(bounded.definition().initial());
+                self.sites(own).iter().for_each(|(_, of_site)| counted.saturating_add(of_site));
+                Reading { counted, set_aside: Pn::default() }
+            }
         }
     }
 

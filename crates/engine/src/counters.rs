@@ -147,6 +147,11 @@ impl Counters {
         self.index.find(hash, |index| *entry(&self.chunks, *index).key == *key).copied()
     }
 
+    /// Where all entries stand.
+    pub(crate) fn indexes(&self) -> impl Iterator<Item = Index> {
+        self.index.iter().copied()
+    }
+
     pub(crate) fn get(&self, index: Index) -> &Entry {
         entry(&self.chunks, index)
     }

@@ -7,6 +7,7 @@
 mod discipline;
 #[cfg(feature = "testing")]
 mod fingerprint;
+mod handoff;
 mod incarnation;
 mod recovery;
 mod sites;
@@ -185,6 +186,10 @@ pub struct Host<L, T> {
     connected: BTreeSet<SiteId>,
     /// Something was committed that a crash could take back.
     unflushed: bool,
+    /// What the next batch says must not be taken back.
+    flush_next: bool,
+    /// When shards were last looked through for what waits.
+    tended_ms: Option<u64>,
     shards: Vec<Option<Box<Running>>>,
     pending: Vec<ShardId>,
     refused: Released,
@@ -220,6 +225,8 @@ impl<L: Log, T: Table> Host<L, T> {
             membership: Membership::alone(settings.site),
             connected: BTreeSet::new(),
             unflushed: false,
+            flush_next: false,
+            tended_ms: None,
             shards: Vec::new(),
             pending: Vec::new(),
             refused: Released::default(),
@@ -279,6 +286,7 @@ impl<L: Log, T: Table> Host<L, T> {
     pub fn commit(&mut self, now: Moment, released: &mut Released) -> Option<Written> {
         released.replies.append(&mut self.refused.replies);
         self.try_again(now);
+        self.tend(now);
         let mut batches = Vec::with_capacity(self.pending.len());
         let mut waiting = Vec::with_capacity(self.pending.len());
         let mut written = Written::default();
@@ -305,7 +313,8 @@ impl<L: Log, T: Table> Host<L, T> {
         if self.discipline.checkpoints_early() {
             batches.iter().for_each(|batch| self.begin_checkpoint(batch.shard, now));
         }
-        let outcomes = self.store.commit(&batches, self.flush);
+        let flush = if mem::take(&mut self.flush_next) { Flush::Now } else { self.flush };
+        let outcomes = self.store.commit(&batches, flush);
         for (((id, outputs), outcome), batch) in waiting.into_iter().zip(outcomes).zip(&batches) {
             self.settle(id, outputs, outcome, batch.record.len() as u64, now, released);
         }

@@ -12,6 +12,7 @@ mod entry;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
 mod gate;
+pub mod handoff;
 pub mod host;
 mod links;
 mod membership;

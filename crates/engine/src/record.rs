@@ -9,6 +9,7 @@ use crate::{
     counter::Counter,
     counters::VERSION_MAX,
     entry::Entry,
+    handoff::Handed,
     operations::{Operation, SLICE_MS, slice_of},
 };
 
@@ -19,6 +20,10 @@ const FORMAT: u8 = 1;
 const COUNTER: u8 = b'k';
 /// The row of an entry that is not settled begins with this.
 pub(crate) const OPEN_ENTRY: u8 = b'o';
+/// Rows about handoffs begin with this.
+pub(crate) const DESK: u8 = b'h';
+/// The row that lists the counters under which something is parked.
+pub(crate) const PARKED_KEY: &[u8] = b"p";
 /// The row that sums a shard up.
 pub(crate) const SUMMARY_KEY: &[u8] = b"s";
 /// The row that tells the shard's time when slices were last dropped. Its version is that time.
@@ -128,6 +133,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) changes: Vec<Change<'a>>,
     pub(crate) operations: Vec<Operation>,
     pub(crate) entries: Vec<Logged>,
+    pub(crate) handed: Vec<Handed>,
 }
 
 /// An entry of a site's log of operations, which is not settled.
@@ -158,6 +164,7 @@ pub(crate) fn encode_record<'a>(
     changes: impl ExactSizeIterator<Item = (&'a [u8], u64, Option<&'a Counter>)>,
     operations: &[Operation],
     entries: &[Logged],
+    handed: &[Handed],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()) + 96 * entries.len());
     bytes.push(FORMAT);
@@ -168,8 +175,11 @@ pub(crate) fn encode_record<'a>(
         encoder.bytes(key).expect(IN_MEMORY).u64(version).expect(IN_MEMORY).encode(counter).expect(IN_MEMORY);
     }
     encoder.encode(operations).expect(IN_MEMORY);
-    if !entries.is_empty() {
+    if !entries.is_empty() || !handed.is_empty() {
         encoder.encode(entries).expect(IN_MEMORY);
+    }
+    if !handed.is_empty() {
+        encoder.encode(handed).expect(IN_MEMORY);
     }
     bytes
 }
@@ -203,12 +213,45 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
         changes.push(change);
     }
     let operations = decoder.decode()?;
-    let has_entries = decoder.position() != bytes.len() - 1;
-    let entries = if has_entries { decoder.decode()? } else { Vec::new() };
+    let has_more = |decoder: &Decoder<'_>| decoder.position() != bytes.len() - 1;
+    let entries = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
+    let handed = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
     if decoder.position() != bytes.len() - 1 {
         return Err(Failed::message("bytes follow the record"));
     }
-    Ok(Contents { summary, changes, operations, entries })
+    Ok(Contents { summary, changes, operations, entries, handed })
+}
+
+/// The rows about handoffs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DeskPart {
+    /// What the replica knows of itself.
+    Core,
+    /// Folded slots.
+    Archives,
+    /// What is kept of others, by their names.
+    Page(u8),
+}
+
+/// Where a row about the handoffs with a shard stands.
+pub(crate) fn desk_key(shard: u16, part: DeskPart) -> Vec<u8> {
+    let [high, low] = shard.to_be_bytes();
+    match part {
+        DeskPart::Core => vec![DESK, high, low, 0],
+        DeskPart::Archives => vec![DESK, high, low, 1],
+        DeskPart::Page(page) => vec![DESK, high, low, 2, page],
+    }
+}
+
+/// What stands under a key of [`desk_key`].
+pub(crate) fn desk_part(key: &[u8]) -> Option<(u16, DeskPart)> {
+    let (part, shard) = match *key {
+        [DESK, high, low, 0] => (DeskPart::Core, [high, low]),
+        [DESK, high, low, 1] => (DeskPart::Archives, [high, low]),
+        [DESK, high, low, 2, page] => (DeskPart::Page(page), [high, low]),
+        _ => return None,
+    };
+    Some((u16::from_be_bytes(shard), part))
 }
 
 /// The key of a counter's row.

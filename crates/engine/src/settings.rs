@@ -1,6 +1,6 @@
 //! What a shard is told when it is opened, and the time.
 
-use crate::{Rules, SiteId};
+use crate::{Rules, SiteId, handoff::Transient};
 
 /// The time, twice. The first never goes back and is what durations are measured by; the second is only compared
 /// with times that ids tell of themselves.
@@ -103,11 +103,17 @@ pub struct Settings {
     pub unsettled_max: usize,
     /// How sites treat each other.
     pub rules: Rules,
+    /// It hands over what it counts: not a site, but a relay or an edge.
+    pub transient: Option<Transient>,
+    /// Slots of edges are folded after so many seconds.
+    pub edge_ttl_s: u64,
 }
 
 impl Settings {
     /// How many operations of a shard may wait for other sites, unless it is told otherwise.
     pub const UNSETTLED_MAX: usize = 32 * 1024;
+    /// How long a slot waits for its edge, in seconds, unless it is told otherwise: thirty days.
+    pub const EDGE_TTL_S: u64 = 30 * 24 * 3600;
 }
 
 impl Default for Settings {
@@ -119,6 +125,8 @@ impl Default for Settings {
             seed: 0,
             unsettled_max: Self::UNSETTLED_MAX,
             rules: Rules::default(),
+            transient: None,
+            edge_ttl_s: Self::EDGE_TTL_S,
         }
     }
 }

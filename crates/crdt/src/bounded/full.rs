@@ -1,9 +1,9 @@
 //! The full form: who passed how much to whom.
 
 use super::change::{Change, permission};
-use super::{Definition, MergeError, OutOfRights, Prepared, Refused, Right, Rights, Row};
+use super::{Definition, MergeError, OutOfRights, Parked, Prepared, Refused, Right, Rights, Row};
 use crate::algebra::Twin;
-use crate::{Id, Merge, Pn, Tally};
+use crate::{Id, Merge, Overflow, Pn, Tally};
 use minicbor::decode::{Decode, Decoder, Error};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -181,6 +181,60 @@ impl<I: Id> Bounded<I> {
             }
         }
         holder
+    }
+
+    /// Takes in what has to be counted some day, whether there are rights for it or not.
+    pub fn park(&mut self, amount: &Pn) -> Result<(), Overflow> {
+        let row = self.rows.entry(self.id.clone()).or_default();
+        row.parked.get_or_insert_default().taken.try_add(amount)
+    }
+
+    /// Is something parked anywhere that has not been counted, as far as is known here?
+    pub fn is_parked(&self) -> bool {
+        let parked = self.rows.values().filter_map(|row| row.parked);
+        let open = parked.fold((0i128, 0i128), |(added, subtracted), Parked { taken, counted }| {
+            let open = |taken: u64, counted: u64| i128::from(taken) - i128::from(counted);
+            (
+                added + open(taken.added, counted.added),
+                subtracted + open(taken.subtracted, counted.subtracted),
+            )
+        });
+        open != (0, 0)
+    }
+
+    /// What was parked here, or by those whose heir this is, and has not been counted.
+    pub fn parked(&self) -> Pn {
+        if self.rows.values().all(|row| row.parked.is_none()) {
+            return Pn::default();
+        }
+        let held = self.rows.iter().filter(|(id, _)| *self.holder(id) == self.id);
+        let parked = held.filter_map(|(_, row)| row.parked);
+        let open = parked.fold((0i128, 0i128), |(added, subtracted), Parked { taken, counted }| {
+            let open = |taken: u64, counted: u64| i128::from(taken) - i128::from(counted);
+            (
+                added + open(taken.added, counted.added),
+                subtracted + open(taken.subtracted, counted.subtracted),
+            )
+        });
+        let amount = |open: i128| u64::try_from(open.max(0)).unwrap_or(u64::MAX);
+        Pn { added: amount(open.0), subtracted: amount(open.1) }
+    }
+
+    /// Counts something of what is [parked](Self::parked), or says why it cannot be.
+    pub fn count_parked(&mut self, amount: &Pn) -> Result<(), Refused> {
+        let open = self.parked();
+        if amount.added > open.added || amount.subtracted > open.subtracted {
+            return Err(Overflow.into());
+        }
+        let row = self.rows.get(&self.id);
+        row.and_then(|row| row.parked).unwrap_or_default().counted.try_add(amount)?;
+        row.map(|row| row.counted).unwrap_or_default().try_add(amount)?;
+        self.require(Right::ToAdd, amount.added)?;
+        self.require(Right::ToSubtract, amount.subtracted)?;
+        let row = self.rows.entry(self.id.clone()).or_default();
+        row.counted.saturating_add(amount);
+        row.parked.get_or_insert_default().counted.saturating_add(amount);
+        Ok(())
     }
 
     /// Learns all that `other` knows.

@@ -17,11 +17,32 @@ pub struct Row<I: Ord> {
     /// Whose rights it holds, because they will never write again. Not in the paper.
     #[n(2)]
     pub heir_of: Option<BTreeSet<I>>,
+    /// What was brought here to be counted, whether there are rights for it or not. Not in the paper.
+    #[n(3)]
+    pub parked: Option<Parked>,
+}
+
+/// What was brought to be counted as soon as there are rights for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, minicbor::Encode, minicbor::Decode)]
+pub struct Parked {
+    /// All that was ever parked.
+    #[n(0)]
+    pub taken: Pn,
+    /// How much of what was parked, here or by those whose heir this is, was counted since.
+    #[n(1)]
+    pub counted: Pn,
+}
+
+impl Merge for Parked {
+    fn merge(&mut self, other: &Self) {
+        self.taken.merge(&other.taken);
+        self.counted.merge(&other.counted);
+    }
 }
 
 impl<I: Ord> Default for Row<I> {
     fn default() -> Self {
-        Row { counted: Pn::default(), passed_on: BTreeMap::new(), heir_of: None }
+        Row { counted: Pn::default(), passed_on: BTreeMap::new(), heir_of: None, parked: None }
     }
 }
 
@@ -31,6 +52,9 @@ impl<I: Id> Merge for Row<I> {
         Merge::merge(&mut self.passed_on, &other.passed_on);
         if let Some(theirs) = &other.heir_of {
             self.heir_of.get_or_insert_default().extend(theirs.iter().cloned());
+        }
+        if let Some(theirs) = &other.parked {
+            self.parked.get_or_insert_default().merge(theirs);
         }
     }
 }
@@ -45,7 +69,10 @@ impl<I: Id> Row<I> {
     pub(super) fn progress(&self) -> u128 {
         let counted = u128::from(self.counted.added) + u128::from(self.counted.subtracted);
         let passed_on = Right::BOTH.map(|right| self.passed_on_in_all(right).unsigned_abs());
-        counted + passed_on[0] + passed_on[1] + self.heir_of.as_ref().map_or(0, BTreeSet::len) as u128
+        let Parked { taken, counted: of_parked } = self.parked.unwrap_or_default();
+        let parked = [taken.added, taken.subtracted, of_parked.added, of_parked.subtracted].map(u128::from);
+        let heirs = self.heir_of.as_ref().map_or(0, BTreeSet::len) as u128;
+        counted + passed_on[0] + passed_on[1] + heirs + parked.iter().sum::<u128>()
     }
 
     /// Does this row hold everything that the other one does?
@@ -57,7 +84,10 @@ impl<I: Id> Row<I> {
 
     /// Is it the row of `owner` as that one would have written it?
     pub(super) fn is_proper(&self, owner: &I) -> bool {
-        let recorded = !self.counted.is_zero() || !self.passed_on.is_empty() || self.heir_of.is_some();
+        let recorded = !self.counted.is_zero()
+            || !self.passed_on.is_empty()
+            || self.heir_of.is_some()
+            || self.parked.is_some();
         let inherits = self.heir_of.as_ref().is_none_or(|of| !of.is_empty() && !of.contains(owner));
         recorded && inherits && self.passed_on.iter().all(|(to, rights)| to != owner && !rights.is_zero())
     }

@@ -4,6 +4,7 @@ use super::slot::Token;
 use crate::{Id, Tally};
 use minicbor::{Decode, Decoder, Encode, Encoder};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeBounds;
 
 /// Copies of tokens made elsewhere for targets elsewhere, at most one from each source for each target.
 ///
@@ -33,6 +34,11 @@ impl<I: Id, A: Clone> Cached<I, A> {
 
     pub(super) fn targets(&self) -> impl Iterator<Item = &I> {
         self.sources_for.keys()
+    }
+
+    /// Whose tokens there are, within a range of names.
+    pub(super) fn sources(&self, range: impl RangeBounds<I>) -> impl Iterator<Item = &I> {
+        self.by_source.range(range).map(|(source, _)| source)
     }
 
     pub(super) fn of_source(&self, source: &I) -> impl Iterator<Item = &Token<I, A>> {

@@ -31,7 +31,7 @@ pub struct Desk<I: Ord> {
 
 /// Slots of sources that have been silent for long.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
-struct Archive {
+pub(super) struct Archive {
     /// Target clocks of folded slots that are still open.
     #[n(0)]
     folded: Clocks,
@@ -121,8 +121,16 @@ impl<I: Id> Desk<I> {
         true
     }
 
+    pub(super) fn archive(&self) -> Option<&Archive> {
+        self.archive.as_deref()
+    }
+
+    pub(super) fn set_archive(&mut self, archive: Archive) {
+        self.archive = Some(Box::new(archive));
+    }
+
     /// What a desk always is, and bytes from outside may not be.
-    fn is_sound(&self) -> bool {
+    pub(super) fn is_sound(&self) -> bool {
         let folded = self.archive.as_ref().and_then(|archive| archive.folded.0.max());
         self.target_clock < CLOCK_MAX
             && self.floor() <= self.target_clock

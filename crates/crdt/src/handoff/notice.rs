@@ -96,6 +96,14 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         }
     }
 
+    /// The notice of a replica that [retires](Self::retire).
+    pub fn last_words(&self) -> Option<&Notice<I, A>> {
+        match &self.phase {
+            Phase::Leaving(notice) => Some(notice),
+            Phase::Active | Phase::Stopped { .. } | Phase::Bequeathed { .. } => None,
+        }
+    }
+
     /// Acts on a notice and keeps it until all servers that it names have acted on it too. False if this
     /// replica is itself about to leave; then nothing was done.
     pub fn keep_notice<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, notice: &Notice<I, A>) -> bool {
@@ -146,6 +154,12 @@ impl<I: Id, A: Tally> Handshake<I, A> {
             office.notices.remove(&done.client);
             self.tidy();
         }
+    }
+
+    /// Is there a notice here of which that is not known?
+    pub fn is_pending(&self, done: &NoticeDone<I>) -> bool {
+        let kept = self.office.as_ref().and_then(|office| office.notices.get(&done.client));
+        kept.is_some_and(|kept| kept.pending.contains(&done.server))
     }
 
     /// The notices kept here, each with the servers that have still to act on it.

@@ -76,7 +76,7 @@ fn forged_full_states_are_refused() -> Result<(), BadDefinition> {
     let rows = |owner: u8, counted, passed_on: &[(u8, Rights)]| {
         BTreeMap::from([(
             owner,
-            Row { counted, passed_on: passed_on.iter().copied().collect(), heir_of: None },
+            Row { counted, passed_on: passed_on.iter().copied().collect(), heir_of: None, parked: None },
         )])
     };
     let refusal = |rows| refusal::<Bounded<u8>>(&forged(&definition, rows));

@@ -1,12 +1,15 @@
 //! Opening a shard: one way for every backend.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, Table};
 
 use super::{Host, OpenError, Running, State};
 use crate::{
     Membership, Moment, Settings, Shard, WindowMode,
+    handoff::StoredDesk,
     operations::{Run, decode_page, slice_of},
-    record::{self, Logged, SUMMARY_KEY, Summary, TIME_KEY},
+    record::{self, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
     shard::{self, Stored, Unreadable},
 };
 
@@ -111,8 +114,13 @@ pub(super) fn read<T: Table>(
     let is_empty = first.rows.is_empty() && first.next.is_none();
     let runs = runs(table, id, &summary, now_ms)?;
     let open = open_entries(table, id)?;
+    let desk = desk(table, id)?;
+    let parked = match table.get(id, Slice::KEPT, PARKED_KEY)? {
+        Some(row) => record::decode_row(&row.bytes).map_err(unreadable(id, "the list of what is parked"))?,
+        None => BTreeSet::new(),
+    };
     let records = recovered.records.iter().map(|record| &*record.bytes);
-    let stored = Stored { summary, runs, open, is_empty };
+    let stored = Stored { summary, runs, open, desk, parked, is_empty };
     let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
     let mut shard = Shard::recover(settings, membership, stored, records, now_ms).map_err(unreadable)?;
     for key in shard.keys_of_entries().iter().filter(|key| shard.lacks(key)).cloned().collect::<Vec<_>>() {
@@ -121,6 +129,9 @@ pub(super) fn read<T: Table>(
     }
     if let Some(found) = shard.stored_site().filter(|site| *site != settings.site) {
         return Err(OpenError::OtherSite { shard: id.0, found, asked: settings.site });
+    }
+    if settings.transient.is_some() {
+        load_all(table, id, &mut shard)?;
     }
     if settings.window.mode == WindowMode::Filter {
         // Nothing else knows a repeat.
@@ -156,6 +167,29 @@ pub(super) fn warm<T: Table>(
     }
 }
 
+/// Brings all counters into memory: those that a relay or an edge has not handed over.
+fn load_all<T: Table>(table: &T, id: ShardId, shard: &mut Shard) -> Result<(), OpenError> {
+    let prefix = record::row_key(b"");
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let scan =
+            Scan { slice: Slice::KEPT, prefix: &prefix, after: after.as_deref(), rows_max: HEADERS_MAX };
+        let page = table.scan(id, scan)?;
+        for (row_key, row) in &page.rows {
+            let Some(key) = record::counter_key(row_key) else { continue };
+            if shard.lacks(key) {
+                let installed = shard.install(key, Some(row));
+                installed.map_err(|why| OpenError::Unreadable { shard: id.0, why })?;
+            }
+        }
+        after = page.next;
+        if after.is_none() {
+            shard.all_in_memory();
+            return Ok(());
+        }
+    }
+}
+
 /// The entries that were not settled.
 fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<Logged>, OpenError> {
     let mut open = Vec::new();
@@ -170,6 +204,28 @@ fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<Logged>, OpenErr
         after = page.next;
         if after.is_none() {
             return Ok(open);
+        }
+    }
+}
+
+/// The state of handoffs.
+fn desk<T: Table>(table: &T, id: ShardId) -> Result<BTreeMap<u16, StoredDesk>, OpenError> {
+    const WHAT: &str = "the state of handoffs";
+    let mut desk: BTreeMap<u16, StoredDesk> = BTreeMap::new();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let prefix = &[record::DESK];
+        let scan = Scan { slice: Slice::KEPT, prefix, after: after.as_deref(), rows_max: HEADERS_MAX };
+        let page = table.scan(id, scan)?;
+        for (key, row) in &page.rows {
+            let part = record::desk_part(key).ok_or_else(|| minicbor::decode::Error::message("a key"));
+            let (shard, part) = part.map_err(unreadable(id, WHAT))?;
+            let read = desk.entry(shard).or_default().read(part, &row.bytes);
+            read.map_err(unreadable(id, WHAT))?;
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(desk);
         }
     }
 }

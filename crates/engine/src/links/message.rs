@@ -17,14 +17,16 @@
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
 //!    arrived: after that nobody can come with a count of its own. [`Message::settled`] tells how far that is.
-//! 6. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other.
+//! 6. Copies of tokens go to the site that has their slot, over others if need be, again and again until that one says
+//!    that the slot is closed ([`Message::passed_on`]). So do the last words of edges.
+//! 7. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other.
 //!
 //! The bytes are CBOR, arrays of numbered fields: fields that a newer version appends are skipped by an older one.
 
 use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Pn, bounded::Right};
 
-use crate::{SiteId, counter::Row, entry::Entry};
+use crate::{SiteId, counter::Row, entry::Entry, handoff::PassedOn};
 
 /// A message aims at this size, and is not much longer.
 pub const EXCHANGE_BYTES_MAX: usize = 64 * 1024;
@@ -65,6 +67,9 @@ pub struct Message {
     /// The sender wants to hear how far the receiver has got.
     #[n(9)]
     pub(crate) answer: Option<bool>,
+    /// What the sender keeps for those who hand over, and the receiver may deliver.
+    #[n(10)]
+    pub(crate) passed_on: Option<Box<PassedOn>>,
 }
 
 /// How far a site has got with another one's stream.

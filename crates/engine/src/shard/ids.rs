@@ -389,10 +389,12 @@ impl Shard {
         self.links.own().provisional(key)
     }
 
-    /// The counters that must be in memory, because what was counted on them may have to be taken back.
+    /// The counters that must be in memory, because what was counted on them may have to be taken back, or what is parked
+    /// can be counted when there are rights for it.
     pub(crate) fn keys_of_entries(&self) -> Vec<Box<[u8]>> {
         let entries = self.links.origins.values().flat_map(|origin| origin.open.values());
-        let mut keys: Vec<_> = entries.map(|entry| entry.key.clone()).collect();
+        let parked = self.desk.parked().map(Into::into);
+        let mut keys: Vec<_> = entries.map(|entry| entry.key.clone()).chain(parked).collect();
         keys.sort_unstable();
         keys.dedup();
         keys

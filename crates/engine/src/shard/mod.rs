@@ -8,15 +8,21 @@ mod audit;
 mod creation;
 #[cfg(feature = "testing")]
 mod fingerprint;
+mod handoff;
 mod ids;
 mod incarnation;
 mod listing;
+mod passing;
 mod receive;
 mod rights;
 mod room;
 mod send;
+mod transient;
 
-use std::{collections::BTreeSet, mem};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+};
 
 use quipu_crdt::Pn;
 use quipu_storage::{Row, Slice, Write};
@@ -26,12 +32,13 @@ pub use self::{
     listing::Listing,
 };
 pub(crate) use self::{listing::ListFrom, send::SweepWanted};
-use self::{rights::Waiting, room::Room};
+use self::{passing::Passing, rights::Waiting, room::Room, transient::Pending};
 use crate::{
     Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,
     Settings, SiteId, SiteView, WindowMode,
     counter::{Counter, growth, pn},
     counters::{Counters, Entry, Flags, Index, VERSION_MAX},
+    handoff::{Desk, Key, Name, StoredDesk},
     links::{Changed, Links},
     operations::{Counted, Operation, OperationHash, Operations, Run},
     record::{self, Books, Contents, Logged, Summary},
@@ -88,6 +95,10 @@ pub(crate) struct Stored {
     pub(crate) runs: Vec<Run>,
     /// Entries that are not settled.
     pub(crate) open: Vec<Logged>,
+    /// Handoffs, by the shard that they are with.
+    pub(crate) desk: BTreeMap<u16, StoredDesk>,
+    /// Counters under which something is parked.
+    pub(crate) parked: BTreeSet<Key>,
     /// The table has no counters: what is not in memory does not exist.
     pub(crate) is_empty: bool,
 }
@@ -113,6 +124,9 @@ pub struct Shard {
     incarnation: Option<SiteId>,
     record_bytes: usize,
     links: Links,
+    desk: Desk,
+    pending: Pending,
+    passing: Passing,
     waiting: Waiting,
     unsaved: Vec<Index>,
     /// What the checkpoint under way writes.
@@ -138,6 +152,12 @@ impl Shard {
         let mut shard = Self {
             settings,
             links,
+            desk: match settings.transient {
+                Some(transient) => Desk::new(transient.name, transient.tier),
+                None => Desk::new(Name::of_site(settings.site), 0),
+            },
+            pending: Pending::default(),
+            passing: Passing::default(),
             waiting: Waiting::default(),
             logged: Vec::new(),
             entries_unsaved: false,
@@ -162,10 +182,20 @@ impl Shard {
             shard.links.insert(site, entry);
             shard.links.origins.entry(site).or_default().stored.insert(number);
         }
+        let mut desk = stored.desk;
+        stored.parked.iter().for_each(|key| shard.desk.note_parked(key.bytes(), true));
         for bytes in records {
-            let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
+            let mut contents =
+                record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
+            for handed in mem::take(&mut contents.handed) {
+                desk.entry(handed.shard).or_default().replay(handed);
+            }
             shard.replay(contents, now_ms);
         }
+        shard.desk.restore(desk).map_err(|why| Unreadable {
+            what: "the state of handoffs",
+            why: minicbor::decode::Error::message(why),
+        })?;
         shard.retire_settled(now_ms);
         shard.note_joining();
         Ok(shard)
@@ -188,6 +218,7 @@ impl Shard {
                 entry.set_version(version);
             });
             self.list_unsaved(index);
+            self.note_parked(index);
         }
         if !self.links.is_alone() {
             own.sort_unstable_by_key(|changed| changed.number);
@@ -291,6 +322,9 @@ impl Shard {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(Refusal::BadKey { bytes: key.len() });
         }
+        if self.settings.transient.is_some() {
+            return self.run_transient(command, now).map(Some);
+        }
         let is_write = matches!(action, Action::Add { .. } | Action::Reset { .. } | Action::Create { .. });
         if is_write && self.is_joining() {
             return Err(Refusal::Joining);
@@ -324,6 +358,11 @@ impl Shard {
         shown(self.counters.get(index))
     }
 
+    fn shown_at(&self, index: Index) -> Option<i64> {
+        let entry = self.counters.get(index);
+        if self.settings.transient.is_some() { self.transient_value(&entry.key) } else { shown(entry) }
+    }
+
     /// `None`: this site has too few rights, and whoever asked is willing to wait for those of others.
     fn add(&mut self, key: &[u8], add: Add, now: Moment) -> Result<Option<Added>, Refusal> {
         let found = self.find(key);
@@ -352,6 +391,7 @@ impl Shard {
         let index = found.unwrap_or_else(|| self.counters.insert(key));
         if applied != 0 || !existed {
             self.count(index, applied, existed)?;
+            self.note_pending(index);
         }
         if room.is_bounded() {
             self.balance_rights(key, applied, now);
@@ -512,6 +552,7 @@ impl Shard {
     pub fn seal(&mut self, now_ms: u64) -> Sealed {
         let mut outputs = mem::take(&mut self.outputs);
         self.operations.seal();
+        self.moved |= self.desk.is_changed();
         if self.touched.is_empty() && self.counted.is_empty() && self.logged.is_empty() && !self.moved {
             return Sealed { record: None, rows: 0, outputs };
         }
@@ -529,14 +570,16 @@ impl Shard {
             let entry = counters.get(*index);
             (&*entry.key, entry.version(), entry.counter.as_ref())
         });
-        let record = record::encode_record(&self.summary, changes, &self.counted, &self.logged);
-        let rows = self.touched.len() + self.counted.len() + self.logged.len();
-        for index in self.touched.drain(..) {
+        let handed = self.desk.seal();
+        let record = record::encode_record(&self.summary, changes, &self.counted, &self.logged, &handed);
+        let rows = self.touched.len() + self.counted.len() + self.logged.len() + handed.len();
+        for index in mem::take(&mut self.touched) {
             self.counters.flag(index, |flags| flags.touched = false);
             if !self.watched.is_empty() {
                 let entry = self.counters.get(index);
                 if self.watched.contains(&entry.key) {
-                    outputs.events.push(Event { key: entry.key.clone(), value: shown(entry) });
+                    let (key, value) = (entry.key.clone(), self.shown_at(index));
+                    outputs.events.push(Event { key, value });
                 }
             }
         }
@@ -551,6 +594,7 @@ impl Shard {
         !self.unsaved.is_empty()
             || self.operations.unsaved() > 0
             || self.entries_unsaved
+            || self.desk.is_unsaved()
             || self.links.is_stored_in_vain()
     }
 
@@ -568,6 +612,7 @@ impl Shard {
         debug_assert!(self.touched.is_empty());
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
         writes.extend(self.capture_entries());
+        writes.extend(self.desk.capture(self.summary.changes));
         self.sort_unsaved();
         self.unsaved_sorted = 0;
         let unsaved = mem::take(&mut self.unsaved);
@@ -621,13 +666,16 @@ impl Shard {
 
     /// Evicts counters until the memory budget is kept, as far as `looks` entries allow.
     pub fn evict(&mut self, looks: usize) {
+        if self.settings.transient.is_some() {
+            return; // What is not handed over is in memory, and bounded.
+        }
         // What stands in a list stays: the list would point to whoever comes into its place.
-        let (links, oldest_here) = (&self.links, self.links.oldest_here());
+        let (links, desk, oldest_here) = (&self.links, &self.desk, self.links.oldest_here());
         let may_go = |entry: &Entry| {
             let Flags { touched, unsaved, saving, fresh, .. } = entry.flags();
-            !(touched || unsaved || saving || fresh)
-                && entry.version() < oldest_here
-                && !Self::has_provisional(links, &entry.key)
+            let is_listed = touched || unsaved || saving || fresh || entry.version() >= oldest_here;
+            let is_awaited = Self::has_provisional(links, &entry.key) || desk.has_parked(&entry.key);
+            !is_listed && !is_awaited
         };
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {
             self.complete = false;
@@ -686,7 +734,7 @@ impl Shard {
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
     pub fn watch(&mut self, key: &[u8]) -> Option<i64> {
         self.watched.insert(key.into());
-        self.value(key)
+        if self.settings.transient.is_some() { self.ask(key) } else { self.value(key) }
     }
 
     /// No more.

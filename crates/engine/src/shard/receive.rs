@@ -15,7 +15,8 @@ impl Message {
             self.parts.iter().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
         let entries = self.parts.iter().flat_map(|part| &part.entries).map(|entry| &*entry.key);
         let asks = self.asks.iter().map(|ask| &*ask.key);
-        rows.map(|row| &*row.key).chain(entries).chain(asks)
+        let passed_on = self.passed_on.iter().flat_map(|it| it.keys());
+        rows.map(|row| &*row.key).chain(entries).chain(asks).chain(passed_on)
     }
 }
 
@@ -34,7 +35,7 @@ impl Shard {
         self.hear(from, &message, epoch);
         let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
-        let Message { settled, hearsay, parts, sweep, asks, .. } = message;
+        let Message { settled, hearsay, parts, sweep, asks, passed_on, .. } = message;
         for part in parts {
             self.take_part(from, part, now)?;
         }
@@ -48,8 +49,12 @@ impl Shard {
         for ask in &asks {
             self.give(from, ask);
         }
+        if let Some(passed_on) = passed_on {
+            self.take_passed_on(shard, from, *passed_on, now);
+        }
         self.settle(now);
         self.settle_removed(now);
+        self.count_all_parked(now);
         self.links.trim();
         if let Some(peer) = self.links.peers.get_mut(&from) {
             // What it lacks may be on its way to it.
@@ -180,6 +185,7 @@ impl Shard {
             self.balance_cancellations(&key);
         }
         self.advance_creation(index);
+        self.note_parked(index);
         Ok(())
     }
 

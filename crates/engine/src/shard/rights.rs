@@ -110,7 +110,7 @@ impl Shard {
         true
     }
 
-    fn want(&mut self, key: &[u8], right: Right, amount: u64, until_ms: u64) {
+    pub(super) fn want(&mut self, key: &[u8], right: Right, amount: u64, until_ms: u64) {
         let new = || Want { amount: 0, until_ms: 0, asked_ms: BTreeMap::new() };
         let want = self.waiting.wants.entry((key.into(), right)).or_insert_with(new);
         want.amount = want.amount.max(amount);

@@ -52,7 +52,7 @@ impl Shard {
     /// The peers that may be sent something now.
     pub(crate) fn peers_to_serve(&mut self, now_ms: u64) -> Vec<SiteId> {
         self.links.restless = false;
-        self.links.wake_ms = self.waiting.ask_ms(now_ms);
+        self.links.wake_ms = self.waiting.ask_ms(now_ms).into_iter().chain(self.passing.wake_ms()).min();
         let connected = self.links.peers.iter_mut().filter(|(_, peer)| peer.connected);
         connected
             .map(|(site, peer)| {
@@ -137,13 +137,14 @@ impl Shard {
     pub(crate) fn message_for(&mut self, site: SiteId, sweep: Option<Sweep>, now_ms: u64) -> Option<Message> {
         let own = self.settings.site;
         let asks = self.asks(site, now_ms);
+        let passed_on = self.pass_on(site, now_ms);
         let Origin { settled, last_settled, .. } = *self.links.own();
         // Of those of others it is to hear that they are settled, of the own ones how far others have got.
         let answer = !self.links.own().open.is_empty();
         let has_open = answer || self.has_open_of(site);
         let streams = self.streams_for(site);
         let peer = self.links.peers.get_mut(&site)?;
-        if !peer.may_send(now_ms) && asks.is_empty() {
+        if !peer.may_send(now_ms) && asks.is_empty() && passed_on.is_none() {
             let pace_ms = peer.pace_ms();
             self.wake(pace_ms);
             return None;
@@ -177,6 +178,7 @@ impl Shard {
         let is_silent = now_ms >= peer.ask_again_ms();
         let speaks = !parts.is_empty()
             || !asks.is_empty()
+            || passed_on.is_some()
             || sweep.is_some()
             || peer.owed
             || (owes_settled && now_ms >= peer.last_sent_ms() + GOSSIP_DELAY_MS)
@@ -213,6 +215,7 @@ impl Shard {
             parts,
             sweep,
             asks,
+            passed_on,
             epoch: self.links.membership.epoch,
             answer: (answer && is_silent).then_some(true),
         })

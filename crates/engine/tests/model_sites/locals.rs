@@ -125,7 +125,7 @@ impl<'a> Locals<'a> {
             }
             Input::Received(message) => {
                 let letter = self.letter(message);
-                Happening::Received { from: site_id(letter.from), message: letter.message.clone() }
+                Happening::Received { from: site_id(letter.from), message: Box::new(letter.message.clone()) }
             }
             Input::Timer => Happening::Timer,
             Input::Restarted => Happening::Restarted,

@@ -37,7 +37,7 @@ pub(crate) enum Happening {
     Asked(usize, Ask),
     Received {
         from: SiteId,
-        message: Message,
+        message: Box<Message>,
     },
     /// The next timer is due.
     Timer,
@@ -102,7 +102,7 @@ impl Site {
             }
             Happening::Received { from, message } => {
                 let now = self.moment();
-                if let Err(why) = self.host.receive(SHARD, from, message, now) {
+                if let Err(why) = self.host.receive(SHARD, from, *message, now) {
                     came.refused = Some(why.to_string());
                 }
             }

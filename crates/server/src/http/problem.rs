@@ -145,6 +145,15 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         }
         Refusal::Joining => (StatusCode::SERVICE_UNAVAILABLE, "joining", "This site is joining the cluster"),
         Refusal::BoundedReset => (StatusCode::CONFLICT, "bounded", "A bounded counter is not reset"),
+        Refusal::OnlyAtSites => (StatusCode::CONFLICT, "only-at-sites", "Only sites do this"),
+        Refusal::TooManyPending { .. } | Refusal::Leaving => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not-handed-over", "Nothing more can wait here")
+        }
+        Refusal::BadVisit(_) => (StatusCode::BAD_REQUEST, "bad-visit", "This is not what an edge says"),
+        Refusal::OtherServer { .. } => {
+            (StatusCode::CONFLICT, "other-server", "This was meant for another server")
+        }
+        Refusal::Copy { .. } => (StatusCode::CONFLICT, "copy", "Two use one state"),
         Refusal::BadDefinition(_) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "bad-definition", "The limits contradict each other")
         }

@@ -90,6 +90,7 @@ fn write_one(form: Form, answer: &Answer, reply: &mut Reply<'_>, heard: Heard<'_
         (_, Answer::Inspected(Some(inspection))) => write_inspection(inspection, reply, heard),
         (_, Answer::Inspected(None)) => reply.null(),
         (_, Answer::Outcome(outcome)) => write_outcome(*outcome, reply),
+        (_, Answer::Visited(_)) => reply.error(&"ERR edges hand over by HTTP"),
     }
 }
 
@@ -105,6 +106,10 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::Unsettled { .. } => "UNSETTLED",
         Refusal::JoinedLately { .. } | Refusal::Joining => "JOINING",
         Refusal::BoundedReset => "BOUNDED",
+        Refusal::OnlyAtSites | Refusal::BadVisit(_) | Refusal::OtherServer { .. } | Refusal::Copy { .. } => {
+            "HANDOFF"
+        }
+        Refusal::TooManyPending { .. } | Refusal::Leaving => "PENDING",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",
         Refusal::Overflow | Refusal::BadDefinition(_) | Refusal::BadKey { .. } => "ERR",

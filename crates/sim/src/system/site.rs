@@ -70,6 +70,7 @@ impl Site {
             seed: plan.seed ^ u64::from(id.number),
             unsettled_max: plan.unsettled_max,
             rules: plan.wrong.rules,
+            ..Settings::default()
         };
         Self {
             id,

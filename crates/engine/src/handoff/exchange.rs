@@ -1,0 +1,93 @@
+//! What goes over the wire between an edge or a relay and a server: one request, one answer.
+//!
+//! The bytes are one byte that names the format, then CBOR: arrays of numbered fields, so that fields which a newer
+//! version appends are skipped by an older one.
+
+use minicbor::{Decode, Encode};
+
+use super::{Answer, Server, Visit};
+
+/// The format of both.
+const FORMAT: u8 = 1;
+
+/// Longer requests and answers are refused before they are read.
+pub const EXCHANGE_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// What an edge or a relay says to a server. The first time it does not know the server: it says nothing, and is told.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Exchange {
+    /// The cluster that it belongs to, once it has heard of one.
+    #[n(0)]
+    pub cluster: Option<String>,
+    /// What it says to each shard.
+    #[n(1)]
+    pub visits: Vec<(u16, Visit)>,
+}
+
+/// What a server answers.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Exchanged {
+    /// The cluster of the server.
+    #[n(0)]
+    pub cluster: String,
+    /// Who it is.
+    #[n(1)]
+    pub server: Server,
+    /// What each shard has answered to its visit.
+    #[n(2)]
+    pub answers: Vec<(u16, ShardAnswer)>,
+}
+
+/// What a shard has answered.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum ShardAnswer {
+    /// It has taken in what was said.
+    #[n(0)]
+    Visited(#[n(0)] Box<Answer>),
+    /// It has not, and says why. Nothing has changed there.
+    #[n(1)]
+    Refused(#[n(0)] String),
+}
+
+/// Bytes that are not what was expected.
+#[derive(Debug, thiserror::Error)]
+pub enum BadExchange {
+    /// Too many.
+    #[error("{bytes} bytes, and at most {max} are read", max = EXCHANGE_MESSAGE_BYTES_MAX)]
+    TooLong {
+        /// How many.
+        bytes: usize,
+    },
+    /// Of another version.
+    #[error("the format {found:?}; this version reads {FORMAT}")]
+    Format {
+        /// The first byte.
+        found: Option<u8>,
+    },
+    /// Something else.
+    #[error("bytes that are no exchange: {0}")]
+    Unreadable(#[from] minicbor::decode::Error),
+}
+
+/// The bytes of an [`Exchange`] or [`Exchanged`].
+pub fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    minicbor::encode(message, &mut bytes).expect("writing to memory does not fail");
+    bytes
+}
+
+/// What [`encode`] has written.
+pub fn decode<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, BadExchange> {
+    if bytes.len() > EXCHANGE_MESSAGE_BYTES_MAX {
+        return Err(BadExchange::TooLong { bytes: bytes.len() });
+    }
+    let Some((&FORMAT, body)) = bytes.split_first() else {
+        return Err(BadExchange::Format { found: bytes.first().copied() });
+    };
+    let mut decoder = minicbor::Decoder::new(body);
+    let message = decoder.decode()?;
+    if decoder.position() != body.len() {
+        return Err(minicbor::decode::Error::message("bytes follow it").into());
+    }
+    Ok(message)
+}

@@ -1,0 +1,255 @@
+//! What comes by handoff: visits of edges and relays, and counting what they bring.
+
+use quipu_crdt::{
+    Overflow, Pn, Tally,
+    bounded::Right,
+    handoff::{Ledger, MergeError, Tiers, Token},
+};
+
+use super::{Shard, Ticket, room::usable, tally};
+use crate::{
+    Moment, Refusal, Reply,
+    counter::{Counter, growth},
+    counters::Index,
+    handoff::{Answer, Deltas, Guest, HandoffStats, Key, Name, Reading, Readings, Visit},
+};
+
+/// How many slots are looked at, whether they are to be folded, each time.
+const FOLD_LOOKS: usize = 4096;
+/// Rights for what is parked are asked for, for so many milliseconds at a time.
+const PARKED_WANT_MS: u64 = 1_000;
+
+/// The rows of a shard, as the eight steps see them.
+pub(super) struct Rows<'a> {
+    shard: &'a mut Shard,
+    now: Moment,
+    /// A token was not taken.
+    refused: bool,
+    /// The shard that something is handed over to, and how many there are.
+    handing_to: Option<(u16, u16)>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn taking(shard: &'a mut Shard, now: Moment) -> Self {
+        Self { shard, now, refused: false, handing_to: None }
+    }
+
+    pub(super) fn handing_over(shard: &'a mut Shard, to: u16, shards: u16, now: Moment) -> Self {
+        Self { shard, now, refused: false, handing_to: Some((to, shards)) }
+    }
+}
+
+impl Ledger for Rows<'_> {
+    type Amount = Deltas;
+    type Report = Readings;
+
+    fn credit(&mut self, deltas: &Deltas) -> Result<(), Overflow> {
+        let credited = self.shard.credit(deltas, self.now);
+        self.refused |= credited.is_err();
+        credited
+    }
+
+    fn withdraw(&mut self) -> Deltas {
+        match self.handing_to {
+            Some((shard, shards)) => self.shard.withdraw(shard, shards),
+            None => Deltas::new(), // A site keeps what it has.
+        }
+    }
+
+    fn merge_vectors(&mut self, _: Tiers, _: &Readings) {}
+
+    fn aggregate(&mut self, tiers: Tiers, readings: &Readings) {
+        if tiers.ours > tiers.theirs {
+            self.shard.hear_readings(readings);
+        }
+    }
+}
+
+impl Shard {
+    /// Takes in what an edge or a relay says. The answer comes out with the batch. A `leaf` is not trusted to speak for
+    /// others.
+    pub(crate) fn visit(&mut self, ticket: Ticket, shard: u16, visit: Visit, leaf: bool, now: Moment) {
+        let reply = match self.answer_visit(shard, visit, leaf, now) {
+            Ok(answer) => Reply::Visited(Box::new(answer)),
+            Err(refusal) => Reply::Refused(refusal),
+        };
+        self.outputs.replies.push((ticket, reply));
+    }
+
+    fn answer_visit(&mut self, shard: u16, visit: Visit, leaf: bool, now: Moment) -> Result<Answer, Refusal> {
+        let Visit { mut view, opening, asks, notice } = visit;
+        if self.is_joining() {
+            return Err(Refusal::Joining);
+        }
+        let (visitor, here) = (*view.id(), self.desk.name());
+        if visitor.site().is_some() || view.tier() <= self.desk.tier() {
+            return Err(Refusal::BadVisit("only those of a higher tier hand over"));
+        }
+        if *view.to() != here {
+            return Err(Refusal::OtherServer { asked: *view.to(), here });
+        }
+        if notice.as_ref().is_some_and(|notice| *notice.client() != visitor) {
+            return Err(Refusal::BadVisit("last words of somebody else"));
+        }
+        if self.desk.guest(shard, visitor).is_some_and(|guest| !opening.follows(guest.opening)) {
+            return Err(Refusal::Copy { of: visitor });
+        }
+        if leaf {
+            view.restrict_to_a_leaf();
+        }
+        let folded = self.desk.handshake(shard).desk().folded_len();
+        let mut handshake = self.desk.take(shard);
+        let mut rows = Rows::taking(self, now);
+        let merged = handshake.merge(&mut rows, &view);
+        let keeps_notice = match (&merged, &notice) {
+            (Ok(()), Some(notice)) => handshake.keep_notice(&mut rows, notice),
+            _ => false,
+        };
+        let refused = rows.refused;
+        self.desk.put_back(shard, handshake);
+        match merged {
+            Ok(()) => {}
+            Err(MergeError::Twin(_)) => return Err(Refusal::Copy { of: visitor }),
+            Err(MergeError::NotForUs) => return Err(Refusal::OtherServer { asked: *view.to(), here }),
+        }
+        let sources = view.tokens().iter().map(|token: &Token<Name, Deltas>| token.source);
+        let names: Vec<Name> = sources.chain([visitor]).collect();
+        self.desk.note(shard, names, Guest { since_s: now.unix_ms / 1000, opening });
+        if self.desk.handshake(shard).desk().folded_len() != folded {
+            self.desk.note_archives(shard);
+        }
+        let readings = asks.into_iter().map(|key| {
+            let reading = self.reading(&key);
+            (key, reading)
+        });
+        let readings = readings.collect();
+        let view = self.desk.handshake(shard).reply_to(&view, readings, false);
+        Ok(Answer { view, keeps_notice, refused })
+    }
+
+    /// What is known of a counter.
+    fn reading(&mut self, key: &Key) -> Reading {
+        if self.settings.transient.is_some() {
+            return self.transient_reading(key);
+        }
+        let Some(index) = self.find(key.bytes()) else { return Reading::default() };
+        let site = self.settings.site;
+        self.counters.get(index).counter.as_ref().map(|counter| counter.reading(site)).unwrap_or_default()
+    }
+
+    /// Counts what a token brings, all of it or nothing.
+    fn credit(&mut self, deltas: &Deltas, now: Moment) -> Result<(), Overflow> {
+        let (site, alone) = (self.settings.site, self.links.is_alone());
+        let mut after = Vec::with_capacity(deltas.len());
+        for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {
+            let found = self.find(key.bytes());
+            let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
+            if counter.and_then(Counter::reserved).is_some() {
+                return Err(Overflow); // Not while it may become a bounded counter.
+            }
+            let mut counter = counter.cloned().unwrap_or(Counter::Plain(Pn::default()));
+            counter.credit(site, version, delta, alone)?;
+            after.push((key, counter));
+        }
+        for (key, counter) in after {
+            let index = self.counters.find(key.bytes()).unwrap_or_else(|| self.counters.insert(key.bytes()));
+            let existed = self.counters.get(index).exists();
+            let before = self.total_at(index);
+            let is_bounded = matches!(counter, Counter::Bounded(_));
+            self.counters.change(index, |entry| entry.counter = Some(counter));
+            let grown = growth(before, self.total_at(index));
+            tally(&mut self.books().issued, grown);
+            self.touch(index, existed);
+            self.note_credit(index);
+            if is_bounded {
+                self.count_parked(index, now);
+            }
+        }
+        Ok(())
+    }
+
+    fn total_at(&self, index: Index) -> Pn {
+        let site = self.settings.site;
+        self.counters.get(index).counter.as_ref().map(|it| it.total(site, site)).unwrap_or_default()
+    }
+
+    /// Remembers whether something is parked under a counter.
+    pub(super) fn note_parked(&mut self, index: Index) {
+        let entry = self.counters.get(index);
+        if let Some(Counter::Bounded(bounded)) = &entry.counter {
+            self.desk.note_parked(&entry.key, bounded.is_parked());
+        }
+    }
+
+    /// Counts what is parked, as far as there are rights for it by now.
+    pub(super) fn count_all_parked(&mut self, now: Moment) {
+        let keys: Vec<Box<[u8]>> = self.desk.parked().map(Into::into).collect();
+        for index in keys.iter().filter_map(|key| self.counters.find(key)).collect::<Vec<_>>() {
+            if !self.links.membership.removed.is_empty() {
+                self.inherit(index);
+            }
+            self.count_parked(index, now);
+        }
+    }
+
+    /// Counts of what is parked under a bounded counter as much as there are rights for, and asks for more.
+    fn count_parked(&mut self, index: Index, now: Moment) {
+        while self.count_some_parked(index) {} // What is added makes rights to subtract, and the other way round.
+        self.note_parked(index);
+        let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
+        let lacking = bounded.parked();
+        let key = self.counters.get(index).key.clone();
+        let until_ms = now.elapsed_ms + PARKED_WANT_MS;
+        for (right, amount) in [(Right::ToAdd, lacking.added), (Right::ToSubtract, lacking.subtracted)] {
+            if amount > 0 {
+                self.want(&key, right, amount, until_ms);
+            }
+        }
+    }
+
+    /// Returns whether it was some.
+    fn count_some_parked(&mut self, index: Index) -> bool {
+        let entry = self.counters.get(index);
+        let Some(Counter::Bounded(bounded)) = &entry.counter else { return false };
+        let parked = bounded.parked();
+        let (site, provisional) = (self.settings.site, self.waiting_rights(&entry.key));
+        let room = |right, amount: u64| match usable(bounded, right, site, provisional) {
+            Some(rights) => u64::try_from(rights).unwrap_or(u64::MAX).min(amount),
+            None => amount,
+        };
+        let counts = Pn {
+            added: room(Right::ToAdd, parked.added),
+            subtracted: room(Right::ToSubtract, parked.subtracted),
+        };
+        let counted = !counts.is_zero()
+            && self.counters.change(index, |entry| match &mut entry.counter {
+                Some(Counter::Bounded(bounded)) => bounded.count_parked(&counts).is_ok(),
+                _ => false,
+            });
+        if counted {
+            tally(&mut self.books().issued, counts);
+            self.touch(index, true);
+        }
+        counted
+    }
+
+    /// Numbers about handoffs.
+    pub(crate) fn handoff_stats(&self) -> HandoffStats {
+        self.desk.stats()
+    }
+
+    #[cfg(feature = "testing")]
+    pub(crate) fn handshake(&self, shard: u16) -> Option<&quipu_crdt::handoff::Handshake<Name, Deltas>> {
+        self.desk.handshakes().find(|(of, _)| *of == shard).map(|(_, handshake)| handshake)
+    }
+
+    /// Keeps of slots that were opened long ago only a bit, and counts what waits for rights. Returns whether anything has
+    /// changed.
+    pub(crate) fn tend(&mut self, now: Moment) -> bool {
+        let ttl_s = self.settings.edge_ttl_s;
+        self.desk.fold((now.unix_ms / 1000).saturating_sub(ttl_s), FOLD_LOOKS);
+        self.count_all_parked(now);
+        self.let_gone_servers_be();
+        self.desk.is_changed() || !self.touched.is_empty()
+    }
+}

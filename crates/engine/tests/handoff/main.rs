@@ -1,0 +1,8 @@
+//! Edges that hand over to sites, over stored data in memory: exact whatever is lost, repeated, late or crashed, and
+//! nothing left behind.
+
+mod bounded;
+mod folding;
+mod same_steps;
+mod storm;
+mod world;

@@ -1,0 +1,214 @@
+//! Sites and edges over stored data in memory, and a network of requests and answers between them.
+
+use quipu_crdt::testing::Random;
+use quipu_engine::{
+    Action, Add, Command, Envelope, Host, Membership, Moment, Released, Reply, Settings, Shards, SiteId,
+    Ticket,
+    handoff::{Answer, Name, Open, Opening, Server, Transient, Visit},
+};
+use quipu_storage::{
+    Flush, ShardId, Store,
+    memory::{Memory, MemoryLog, MemoryTable},
+};
+
+/// An edge is one shard.
+const EDGE_SHARD: ShardId = ShardId(0);
+const PENDING_MAX: usize = 1000;
+
+pub(crate) fn shards() -> Shards {
+    Shards::new(4).expect("a power of two")
+}
+
+fn site(number: u16) -> SiteId {
+    SiteId { number, incarnation: 0 }
+}
+
+/// A site or an edge.
+pub(crate) struct Node {
+    settings: Settings,
+    membership: Membership,
+    shards: Vec<ShardId>,
+    memory: Memory,
+    pub(crate) host: Host<MemoryLog, MemoryTable>,
+    openings: u64,
+}
+
+impl Node {
+    pub(crate) fn site(number: u16, settings: Settings) -> Self {
+        let settings = Settings { site: site(number), ..settings };
+        Self::new(settings, shards().all().collect(), Membership::alone(site(number)))
+    }
+
+    /// One of several.
+    pub(crate) fn one_of(count: u16, number: u16) -> Self {
+        let settings = Settings { site: site(number), ..Settings::default() };
+        Self::new(settings, shards().all().collect(), Membership::of((1..=count).map(site)))
+    }
+
+    pub(crate) fn edge(number: u8) -> Self {
+        let transient = Transient {
+            name: Name::drawn([number; 16]),
+            tier: 2,
+            opening: Opening::default(),
+            pending_max: PENDING_MAX,
+        };
+        let settings = Settings { transient: Some(transient), ..Settings::default() };
+        Self::new(settings, vec![EDGE_SHARD], Membership::alone(settings.site))
+    }
+
+    fn new(settings: Settings, shards: Vec<ShardId>, membership: Membership) -> Self {
+        let memory = Memory::new();
+        let host = open(&memory, settings, &membership, &shards, 0);
+        Self { settings, membership, shards, memory, host, openings: 0 }
+    }
+
+    /// What it has to say to other sites.
+    pub(crate) fn letters(&mut self, now_ms: u64) -> Vec<Envelope> {
+        let mut letters = Vec::new();
+        self.host.outgoing(moment(now_ms), &mut letters);
+        letters
+    }
+
+    /// What another site has said to it.
+    pub(crate) fn read(&mut self, from: SiteId, letter: Envelope, now_ms: u64) {
+        self.host.receive(letter.shard, from, letter.message, moment(now_ms)).expect("an honest site");
+        self.commit(now_ms);
+    }
+
+    pub(crate) fn id(&self) -> SiteId {
+        self.settings.site
+    }
+
+    /// Ends without a word, and begins again with what was stored.
+    pub(crate) fn restart(&mut self, now_ms: u64) {
+        self.memory.crash();
+        self.openings += 1;
+        if let Some(transient) = &mut self.settings.transient {
+            transient.opening = Opening { count: self.openings, drawn: self.openings };
+        }
+        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, now_ms);
+    }
+
+    pub(crate) fn server(&self) -> Server {
+        Server { name: Name::of_site(self.settings.site), tier: 0, shards: shards().count() }
+    }
+
+    /// Brings the table up to date.
+    pub(crate) fn look_after(&mut self, now_ms: u64) {
+        let mut released = Released::default();
+        for _ in 0..self.shards.len() {
+            self.host.maintain(moment(now_ms), &mut released);
+            self.host.commit(moment(now_ms), &mut released);
+        }
+    }
+
+    fn commit(&mut self, now_ms: u64) -> Vec<(Ticket, Reply)> {
+        let mut released = Released::default();
+        self.host.commit(moment(now_ms), &mut released);
+        released.replies
+    }
+
+    fn shard_of(&self, key: &[u8]) -> ShardId {
+        if self.settings.transient.is_some() { EDGE_SHARD } else { shards().of(key) }
+    }
+
+    pub(crate) fn run(&mut self, key: &[u8], action: Action<'_>, now_ms: u64) -> Reply {
+        let shard = self.shard_of(key);
+        self.host.submit(shard, Ticket(0), Command { key, action }, moment(now_ms));
+        let mut replies = self.commit(now_ms);
+        assert_eq!(replies.len(), 1);
+        replies.remove(0).1
+    }
+
+    pub(crate) fn add(&mut self, key: &[u8], amount: i64, now_ms: u64) {
+        let reply = self.run(key, Action::Add { add: Add::of(amount), operation: None }, now_ms);
+        assert!(matches!(reply, Reply::Added(added) if added.applied == amount), "{reply:?}");
+    }
+
+    pub(crate) fn value(&mut self, key: &[u8]) -> i64 {
+        match self.run(key, Action::Get, 0) {
+            Reply::Value(value) => value.unwrap_or(0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn open_handoffs(&mut self) -> Open {
+        self.host.not_handed_over(EDGE_SHARD)
+    }
+
+    /// What it has to say to a server, which is durable.
+    pub(crate) fn visits(&mut self, server: Server, chosen: bool, now_ms: u64) -> Vec<(u16, Visit)> {
+        let visits = self.host.visits(EDGE_SHARD, server, chosen);
+        self.commit(now_ms);
+        visits
+    }
+
+    pub(crate) fn take(&mut self, shard: u16, visit: Visit, now_ms: u64) -> Reply {
+        assert!(visit.speaks_only_of(|key| shards().of(key) == ShardId(shard)));
+        self.host.visit(ShardId(shard), Ticket(0), visit, true, moment(now_ms));
+        let mut replies = self.commit(now_ms);
+        assert_eq!(replies.len(), 1);
+        replies.remove(0).1
+    }
+
+    pub(crate) fn answered(&mut self, shard: u16, server: Server, answer: &Answer, now_ms: u64) {
+        self.host.answered(EDGE_SHARD, shard, server, answer, moment(now_ms)).expect("an honest server");
+        self.commit(now_ms);
+    }
+
+    /// One exchange in which nothing is lost.
+    pub(crate) fn exchange(&mut self, site: &mut Self, chosen: bool, now_ms: u64) {
+        let server = site.server();
+        for (shard, visit) in self.visits(server, chosen, now_ms) {
+            match site.take(shard, visit, now_ms) {
+                Reply::Visited(answer) => self.answered(shard, server, &answer, now_ms),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self, site: &mut Self, now_ms: u64) {
+        for _ in 0..10 {
+            if self.open_handoffs().is_empty() {
+                return;
+            }
+            self.exchange(site, true, now_ms);
+        }
+        panic!("not handed over: {:?}", self.open_handoffs());
+    }
+
+    pub(crate) fn retire(&mut self) {
+        self.host.retire_edge(EDGE_SHARD).expect("it has handed over everything");
+        self.commit(0);
+    }
+
+    pub(crate) fn ask(&mut self, key: &[u8]) -> Option<i64> {
+        self.host.ask(EDGE_SHARD, key)
+    }
+}
+
+fn open(
+    memory: &Memory,
+    settings: Settings,
+    membership: &Membership,
+    shards: &[ShardId],
+    now_ms: u64,
+) -> Host<MemoryLog, MemoryTable> {
+    let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, Flush::Now);
+    host.set_membership(membership);
+    for peer in membership.members.iter().filter(|peer| **peer != settings.site) {
+        host.connected(*peer);
+    }
+    for shard in shards {
+        host.open(*shard, moment(now_ms)).expect("it opens");
+    }
+    host
+}
+
+pub(crate) fn moment(now_ms: u64) -> Moment {
+    Moment { elapsed_ms: now_ms, unix_ms: 1_700_000_000_000 + now_ms }
+}
+
+pub(crate) fn key(random: &mut Random) -> Vec<u8> {
+    format!("key-{}", random.below(12)).into_bytes()
+}
