@@ -25,6 +25,7 @@ pub use self::{discipline::Discipline, sites::Envelope};
 use crate::{
     Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
     Refusal, Reply, Settings, Shard, SiteId, Ticket,
+    handoff::HandoffStats,
     operations::decode_page,
     record::{TIME_KEY, encode_row, row_key},
     shard::{ListFrom, Unreadable},
@@ -118,6 +119,8 @@ pub struct HostStats {
     pub operations: OperationStats,
     /// About the filters in front of them; the worst estimate.
     pub filter: FilterStats,
+    /// About handoffs.
+    pub handoff: HandoffStats,
 }
 
 /// A shard and how it stands with its store.
@@ -595,6 +598,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let mut stats = HostStats {
             checkpoints: self.checkpoints,
             logged_bytes: self.logged_bytes,
+            handoff: self.handoff_stats(),
             ..HostStats::default()
         };
         for running in self.shards.iter().flatten() {

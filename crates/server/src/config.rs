@@ -45,6 +45,10 @@ pub const IDMP_WINDOW_MAX: Duration = Duration::from_secs(7 * 86_400);
 pub const IDMP_FPP_MAX: f64 = 0.1;
 /// Smaller than this, and the filter is larger than the ids that it stands for.
 pub const IDMP_FPP_MIN: f64 = 1e-12;
+/// Edges need some time to come back.
+pub const EDGE_TTL_MIN: Duration = Duration::from_secs(1);
+/// What is folded later than this need not be folded.
+pub const EDGE_TTL_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 /// Operating systems allow no more sockets in a process.
 pub const CLIENTS_MAX: usize = 1_000_000;
 /// Linux waits no longer before it asks a silent client.
@@ -96,6 +100,8 @@ pub struct Config {
     pub idmp_mode: IdmpMode,
     /// How often the filter may take a new operation for a repeated one.
     pub idmp_fpp: f64,
+    /// For how long a slot waits for its edge before only a bit of it is kept.
+    pub edge_ttl: Duration,
     /// How many Redis clients may be connected.
     pub max_clients: usize,
     /// After how much silence a client is asked whether it is still there; `None`: never.
@@ -136,6 +142,9 @@ impl Config {
             })?,
             idmp_mode: settings.required(&settings::IDMP_MODE, str::parse)?,
             idmp_fpp: settings.required(&settings::IDMP_FPP, probability)?,
+            edge_ttl: settings.required(&settings::EDGE_TTL, |text| {
+                within(parse_duration(text)?, EDGE_TTL_MIN, EDGE_TTL_MAX, format_duration)
+            })?,
             max_clients: settings.required(&settings::MAX_CLIENTS, |text| whole(text, 1, CLIENTS_MAX))?,
             tcp_keepalive: settings.required(&settings::TCP_KEEPALIVE, seconds_or_never)?,
             users: users(settings)?,

@@ -34,8 +34,19 @@ pub(crate) struct Desk {
     parked: BTreeSet<Key>,
     /// That has changed.
     parked_changed: bool,
-    /// Where the search for old slots goes on.
-    fold_from: Option<(u16, Name)>,
+    /// The search for old slots.
+    search: Search,
+}
+
+/// A search for old slots, piece by piece: there may be very many.
+#[derive(Debug, Default)]
+struct Search {
+    /// Where it goes on.
+    from: Option<(u16, Name)>,
+    /// Since when the oldest slot is that it has come upon.
+    oldest_s: Option<u64>,
+    /// And the one before it, through all of them.
+    oldest_of_all_s: Option<u64>,
 }
 
 /// What is remembered of one who has a slot.
@@ -149,7 +160,7 @@ impl StoredDesk {
 pub struct HandoffStats {
     /// Slots that are open.
     pub slots: u64,
-    /// Since when the oldest of them is, in seconds since 1970.
+    /// Since when the oldest of them is, in seconds since 1970, as of the last look through all.
     pub oldest_slot_s: Option<u64>,
     /// Slots that were folded, and are open.
     pub folded: u64,
@@ -164,8 +175,8 @@ pub struct HandoffStats {
 }
 
 impl HandoffStats {
-    /// Adds those of another shard.
-    pub(crate) fn add(&mut self, other: &Self) {
+    /// Adds those of others.
+    pub fn add(&mut self, other: &Self) {
         self.slots += other.slots;
         self.oldest_slot_s = self.oldest_slot_s.into_iter().chain(other.oldest_slot_s).min();
         self.folded += other.folded;
@@ -189,7 +200,7 @@ impl Desk {
             stored: BTreeSet::new(),
             parked: BTreeSet::new(),
             parked_changed: false,
-            fold_from: None,
+            search: Search::default(),
         }
     }
 
@@ -428,14 +439,19 @@ impl Desk {
     /// Folds slots that were opened before `before_s`, as far as `looks` guests allow.
     pub(crate) fn fold(&mut self, before_s: u64, looks: usize) {
         use std::ops::Bound::{Excluded, Unbounded};
-        let from = self.fold_from.map_or(Unbounded, Excluded);
+        let from = self.search.from.map_or(Unbounded, Excluded);
         let looked: Vec<_> = self
             .guests
             .range((from, Unbounded))
             .take(looks)
             .map(|(at, guest)| (*at, guest.since_s))
             .collect();
-        self.fold_from = looked.last().map(|(at, _)| *at).filter(|_| looked.len() == looks);
+        let here = looked.iter().map(|(_, since_s)| *since_s).filter(|since_s| *since_s >= before_s);
+        self.search.oldest_s = here.chain(self.search.oldest_s).min();
+        self.search.from = looked.last().map(|(at, _)| *at).filter(|_| looked.len() == looks);
+        if self.search.from.is_none() {
+            self.search.oldest_of_all_s = self.search.oldest_s.take();
+        }
         for ((shard, name), since_s) in looked {
             let Some(handshake) = self.handshakes.get_mut(&shard).filter(|_| since_s < before_s) else {
                 continue;
@@ -461,7 +477,7 @@ impl Desk {
             stats.cached += handshake.cached().count() as u64;
             stats.notices += handshake.notices().count() as u64;
         }
-        stats.oldest_slot_s = self.guests.values().map(|guest| guest.since_s).min();
+        stats.oldest_slot_s = self.search.oldest_of_all_s;
         stats
     }
 }

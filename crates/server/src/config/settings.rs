@@ -53,6 +53,7 @@ settings! {
     IDMP_WINDOW "idmp-window" Some("10min");
     IDMP_MODE "idmp-mode" Some("exact");
     IDMP_FPP "idmp-fpp" Some("0.000001");
+    EDGE_TTL "edge-ttl" Some("30d");
     MAX_CLIENTS "max-clients" Some("10000");
     TCP_KEEPALIVE "tcp-keepalive" Some("300");
     REQUIREPASS "requirepass" None;

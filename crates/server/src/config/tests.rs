@@ -118,6 +118,7 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         (&settings::SHARDS, "65536", "no whole number from 1 to 16384"),
         (&settings::IDMP_WINDOW, "999ms", "less than 1s"),
         (&settings::IDMP_WINDOW, "8d", "more than 7d"),
+        (&settings::EDGE_TTL, "0s", "less than 1s"),
         (&settings::IDMP_MODE, "guess", "exact, filter"),
         (&settings::IDMP_FPP, "0", "not within"),
         (&settings::IDMP_FPP, "0.5", "not within"),

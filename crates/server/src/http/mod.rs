@@ -11,7 +11,10 @@ use axum::{
     middleware::from_fn_with_state,
     routing::{get, post},
 };
-use quipu_engine::{Command, Refusal, Reply, SiteId};
+use quipu_engine::{
+    Command, Refusal, Reply, SiteId,
+    handoff::exchange::{Exchange, Exchanged},
+};
 use tokio::sync::{Semaphore, watch};
 
 use crate::{auth::Users, metrics::Metrics};
@@ -21,6 +24,7 @@ mod access;
 mod audit;
 mod counters;
 pub mod decode;
+mod exchange;
 mod limits;
 mod list;
 mod problem;
@@ -35,6 +39,7 @@ mod watching;
 
 pub use audit::Audit;
 pub use decode::ListRequest;
+pub use exchange::ExchangeTrouble;
 pub use limits::HttpLimits;
 pub use quipu_engine::Listing;
 pub use serve::{serve_http, serve_http_within};
@@ -57,6 +62,13 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn last_heard(&self, site: SiteId) -> Option<Duration>;
     /// Can commands be run? If not, why not.
     fn ready(&self) -> Result<(), String>;
+    /// Takes in what an edge says; the answer comes when it is durable.
+    fn exchange(
+        &self,
+        _exchange: Exchange,
+    ) -> impl Future<Output = Result<Exchanged, ExchangeTrouble>> + Send {
+        async { Err(ExchangeTrouble::NotNow("nothing can be handed over to this node".to_owned())) }
+    }
     /// Who belongs to the cluster; `None`: this node knows of none.
     fn cluster(&self) -> Option<sites::Cluster> {
         None
@@ -97,6 +109,7 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/counters/{key}/info", get(counters::info::<C>))
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
+        .route("/v1/exchange", post(exchange::exchange::<C>))
         .route("/v1/audit", get(audit::audit::<C>))
         .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
         .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))

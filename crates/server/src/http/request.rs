@@ -5,6 +5,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
+use quipu_engine::handoff::exchange::EXCHANGE_MESSAGE_BYTES_MAX;
 use tokio_stream::StreamExt;
 
 use super::{
@@ -13,7 +14,7 @@ use super::{
     problem::Problem,
 };
 
-/// The longest body. The longest that makes sense has four numbers.
+/// The longest body of JSON. The longest that makes sense has four numbers.
 const BODY_BYTES_MAX: usize = 16 * 1024;
 
 /// Where parts of `/v1/counters/{key}/operations/{producer}/{id}` stand between the slashes.
@@ -97,33 +98,57 @@ impl<C: Counters> FromRequest<App<C>> for JsonBody {
 
     async fn from_request(request: Request, app: &App<C>) -> Result<Self, Problem> {
         check_type(request.headers())?;
-        let time_max = app.limits.body_time;
-        let body = tokio::time::timeout(time_max, read(request.into_body())).await;
-        body.unwrap_or_else(|_| {
-            let detail = format!("the body has not arrived within {time_max:?}; nothing was done");
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", "The request took too long", detail))
-        })
-        .map(Self)
+        read_in_time(request, BODY_BYTES_MAX, app).await.map(Self)
     }
 }
 
-fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+/// A body that says that it is CBOR, as edges send it.
+pub(super) struct CborBody(pub(super) Vec<u8>);
+
+impl<C: Counters> FromRequest<App<C>> for CborBody {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, app: &App<C>) -> Result<Self, Problem> {
+        if !has_type(request.headers(), b"application/cbor") {
+            let detail =
+                "send what docs/protocol.md describes, with the header `Content-Type: application/cbor`";
+            let title = "The body must be CBOR";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-cbor", title, detail));
+        }
+        read_in_time(request, EXCHANGE_MESSAGE_BYTES_MAX, app).await.map(Self)
+    }
+}
+
+async fn read_in_time<C>(request: Request, bytes_max: usize, app: &App<C>) -> Result<Vec<u8>, Problem> {
+    let time_max = app.limits.body_time;
+    let body = tokio::time::timeout(time_max, read(request.into_body(), bytes_max)).await;
+    body.unwrap_or_else(|_| {
+        let detail = format!("the body has not arrived within {time_max:?}; nothing was done");
+        Err(Problem::new(StatusCode::REQUEST_TIMEOUT, "slow-body", "The request took too long", detail))
+    })
+}
+
+fn has_type(headers: &HeaderMap, expected: &[u8]) -> bool {
     let given = headers.get(header::CONTENT_TYPE).map_or(&b""[..], |given| given.as_bytes());
     let essence = given.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
-    if essence.eq_ignore_ascii_case(b"application/json") {
+    essence.eq_ignore_ascii_case(expected)
+}
+
+fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    if has_type(headers, b"application/json") {
         return Ok(());
     }
     let detail = "send a JSON object with the header `Content-Type: application/json` (with curl: --json)";
     Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "not-json", "The body must be JSON", detail))
 }
 
-async fn read(body: Body) -> Result<Vec<u8>, Problem> {
+async fn read(body: Body, bytes_max: usize) -> Result<Vec<u8>, Problem> {
     let mut chunks = body.into_data_stream();
     let mut bytes = Vec::new();
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk.map_err(|_| Problem::bad_request("the body ended too early; nothing was done"))?;
-        if bytes.len() + chunk.len() > BODY_BYTES_MAX {
-            let detail = format!("the body has more than {BODY_BYTES_MAX} bytes; nothing was done");
+        if bytes.len() + chunk.len() > bytes_max {
+            let detail = format!("the body has more than {bytes_max} bytes; nothing was done");
             return Err(Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "too-large",

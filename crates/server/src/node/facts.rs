@@ -7,10 +7,10 @@ use std::{
         Arc, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use quipu_engine::HostStats;
+use quipu_engine::{HostStats, handoff::HandoffStats};
 
 use super::Shared;
 use crate::resp::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Session, Setting};
@@ -98,6 +98,7 @@ impl Shared {
             all.host.operations.seen += host.operations.seen;
             all.host.operations.repeats += host.operations.repeats;
             all.host.operations.false_positives += host.operations.false_positives;
+            all.host.handoff.add(&host.handoff);
             all.host.filter.bytes += host.filter.bytes;
             all.host.filter.error_estimate = all.host.filter.error_estimate.max(host.filter.error_estimate);
         }
@@ -150,6 +151,18 @@ impl Shared {
                 host.operations.false_positives,
                 host.filter.error_estimate,
             ),
+            "handoff" => {
+                let HandoffStats { slots, folded, folded_bytes, tokens, cached, notices, oldest_slot_s } =
+                    host.handoff;
+                let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+                let age_s = oldest_slot_s.map_or(0, |since_s| now_s.saturating_sub(since_s));
+                write!(
+                    text,
+                    "# Handoff\r\nslots:{slots}\r\noldest_slot_seconds:{age_s}\r\nfolded_slots:{folded}\r\n\
+                     folded_bytes:{folded_bytes}\r\ntokens:{tokens}\r\ntokens_for_others:{cached}\r\n\
+                     last_words:{notices}\r\n",
+                )
+            }
             "replication" => self.write_replication(text),
             "cluster" => write!(text, "# Cluster\r\ncluster_enabled:0\r\n"),
             "keyspace" if host.live == 0 => write!(text, "# Keyspace\r\n"),
@@ -161,7 +174,7 @@ impl Shared {
 
 /// What `INFO` says without being asked for more.
 const SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "persistence", "stats", "replication", "cluster", "keyspace"];
+    ["server", "clients", "memory", "persistence", "stats", "handoff", "replication", "cluster", "keyspace"];
 
 impl ServerFacts for Shared {
     fn version(&self) -> &str {

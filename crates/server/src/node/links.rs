@@ -44,15 +44,20 @@ impl Shared {
         }
     }
 
+    /// Why this site must not count, if that is so.
+    pub(super) fn why_not_counting(&self) -> Option<&str> {
+        match self.board.stopped() {
+            Some(why) => Some(why),
+            None if self.council.is_leaving() => Some(
+                "this site is about to leave the cluster (`quipu site stay` takes that back); use another one",
+            ),
+            None => None,
+        }
+    }
+
     /// Why a command is not done, if it would count and this site must not.
     pub(super) fn forbids(&self, action: &Action<'_>) -> Option<Refusal> {
-        let why = match self.board.stopped() {
-            Some(why) => why,
-            None if self.council.is_leaving() => {
-                "this site is about to leave the cluster (`quipu site stay` takes that back); use another one"
-            }
-            None => return None,
-        };
+        let why = self.why_not_counting()?;
         match action {
             Action::Get | Action::Inspect | Action::Outcome(_) => None,
             Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } => {

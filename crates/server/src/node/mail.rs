@@ -12,7 +12,7 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket};
+use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, handoff::Visit};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
 
@@ -35,6 +35,8 @@ pub(super) enum Mail {
     Rendered { ticket: Ticket, rendered: Rendered },
     /// A command of a front end.
     Call { command: OwnedCommand, answer: oneshot::Sender<Reply> },
+    /// What an edge says to a shard.
+    Visit { shard: ShardId, visit: Box<Visit>, answer: oneshot::Sender<Reply> },
     /// A page of a shard's counters.
     List { request: ListShard, answer: oneshot::Sender<Result<Listing, Refusal>> },
     /// Deletes a page of a shard's counters.

@@ -5,6 +5,7 @@ mod acks;
 mod answer;
 mod connection;
 mod council;
+mod exchange;
 mod facts;
 mod files;
 mod folder;
@@ -34,6 +35,7 @@ use mio::{Poll, Waker};
 use quipu_engine::{
     Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
     SiteId, Window, WindowMode,
+    handoff::exchange::{Exchange, Exchanged},
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -53,7 +55,7 @@ use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
     http::{
-        Audit, Counters, HttpLimits, ListRequest, serve_http_within,
+        Audit, Counters, ExchangeTrouble, HttpLimits, ListRequest, serve_http_within,
         sites::{Cluster, Progress, SiteTrouble, Wish},
     },
     links::Board,
@@ -295,6 +297,10 @@ impl Counters for Node {
         }
     }
 
+    async fn exchange(&self, exchange: Exchange) -> Result<Exchanged, ExchangeTrouble> {
+        self.take_exchange(exchange).await
+    }
+
     fn cluster(&self) -> Option<Cluster> {
         Some(self.shared.cluster())
     }
@@ -426,6 +432,7 @@ impl Server {
             memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
                 / usize::from(shared.shards.count()),
             seed: random(),
+            edge_ttl_s: config.edge_ttl.as_secs(),
             ..Settings::default()
         };
         let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };

@@ -257,6 +257,11 @@ impl Worker {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
             }
+            Mail::Visit { shard, visit, answer } => {
+                let guest = self.guest(Return::Caller(answer));
+                self.host.visit(shard, guest, *visit, true, self.moment);
+                self.commit_large();
+            }
             Mail::Clear { request, answer } => self.clear(&request, answer),
             Mail::Link(mail) => self.open_link_mail(mail),
             Mail::List { .. }

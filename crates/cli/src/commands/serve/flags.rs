@@ -73,6 +73,10 @@ struct Flags {
     /// How often the filter may take a new operation for a repeated one [default: 0.000001]
     #[arg(long, env = "QUIPU_IDMP_FPP", value_name = "P")]
     idmp_fpp: Option<String>,
+    /// After this time only a bit is kept of the slot of an edge that has not come back; it can still hand over
+    /// [default: 30d]
+    #[arg(long, env = "QUIPU_EDGE_TTL", value_name = "TIME")]
+    edge_ttl: Option<String>,
     /// How many Redis clients may be connected; fewer if the system allows fewer open files [default: 10000]
     #[arg(long, env = "QUIPU_MAX_CLIENTS", value_name = "N")]
     max_clients: Option<String>,
