@@ -24,7 +24,7 @@ const AS_USER: [&str; 2] = ["--user", "--map-root-user"];
 /// What the test does inside, in short.
 const TRY: &str = "mount -t tmpfs none /run && mkdir /run/netns && ip netns add try && \
     ip link add name bridge type bridge && ip link add name cable type veth peer name other netns try && \
-    nsenter --net=/run/netns/try ip link set lo up";
+    nsenter --net=/run/netns/try ip link set dev lo up";
 const LINK_PORT: u16 = 7381;
 
 /// What `unshare` is told on this machine.
@@ -102,14 +102,14 @@ impl Cut {
 
     fn make(self) {
         match self {
-            Self::Port(number) => ip(&format!("link set link{number} down")),
+            Self::Port(number) => ip(&format!("link set dev link{number} down")),
             Self::Way { from, to } => ip_at(from, &format!("route add blackhole {}/32", on_bridge(to))),
         }
     }
 
     fn mend(self) {
         match self {
-            Self::Port(number) => ip(&format!("link set link{number} up")),
+            Self::Port(number) => ip(&format!("link set dev link{number} up")),
             Self::Way { from, to } => ip_at(from, &format!("route del blackhole {}/32", on_bridge(to))),
         }
     }
@@ -124,22 +124,22 @@ impl Namespaces {
         // A folder of names of our own, which nobody outside sees.
         run_program("mount", "-t tmpfs none /run");
         fs::create_dir("/run/netns").expect("the folder is empty");
-        ip("link set lo up");
+        ip("link set dev lo up");
         ip("link add name sites type bridge");
-        ip("link set sites up");
+        ip("link set dev sites up");
         for number in 1..=SITES {
             let (name, clients) = (name(number), for_clients(number));
             ip(&format!("netns add {name}"));
             ip(&format!("link add name link{number} type veth peer name link netns {name}"));
-            ip(&format!("link set link{number} master sites up"));
+            ip(&format!("link set dev link{number} master sites up"));
             ip(&format!("link add name clients{number} type veth peer name clients netns {name}"));
             ip(&format!("addr add 10.1.{number}.1/24 dev clients{number}"));
-            ip(&format!("link set clients{number} up"));
-            ip_at(number, "link set lo up");
+            ip(&format!("link set dev clients{number} up"));
+            ip_at(number, "link set dev lo up");
             ip_at(number, &format!("addr add {}/24 dev link", on_bridge(number)));
-            ip_at(number, "link set link up");
+            ip_at(number, "link set dev link up");
             ip_at(number, &format!("addr add {clients}/24 dev clients"));
-            ip_at(number, "link set clients up");
+            ip_at(number, "link set dev clients up");
         }
         Self(Mutex::new(BTreeSet::new()))
     }
