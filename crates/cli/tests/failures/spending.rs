@@ -21,10 +21,12 @@ const BEFORE_THE_CUT: i64 = 1_000;
 const SPEND: std::ops::RangeInclusive<u64> = 1..=3;
 /// While there are links, commands wait so long for rights of other sites.
 const REMOTE_MS: u64 = 200;
-/// So often each writer of the two sites that still reach each other spends; those of the other take all they can get.
+/// So often each writer of the two sites that still reach each other spends, where they shall leave something.
 const SPENDS_OF_PAIR: usize = 5;
 /// One spend in so many is repeated in the other partition, as if its answer had been lost.
 const REPEATED_ONE_IN: u64 = 8;
+/// One spend in so many is given back, at both sides under the same id: nobody may spend that before they meet.
+const RETURNED_ONE_IN: u64 = 16;
 /// Longer than anything takes that works.
 const LONG_MS: u64 = 30_000;
 /// How much is spent at once at the end.
@@ -35,7 +37,8 @@ pub(crate) fn two_partitions_never_sell_too_much() {
     let cluster = Cluster::start(3, "");
     connected(&cluster);
     for lonely in 1..=3 {
-        Round::new(&cluster, lonely, &mut random).run();
+        Round::new(&cluster, lonely, SPENDS_OF_PAIR, &mut random).run();
+        Round::new(&cluster, lonely, usize::MAX, &mut random).run();
     }
 }
 
@@ -51,19 +54,24 @@ struct Round<'a> {
     key: String,
     lonely: u16,
     pair: [u16; 2],
+    /// So often at most each writer of the pair spends when the links are cut; the others take all they can get.
+    spends_of_pair: usize,
     seeds: Vec<u64>,
     /// Acknowledged, each operation once.
     spent: AtomicI64,
     /// Acknowledged a second time, in the other partition.
     twice: AtomicI64,
+    /// Given back, each operation once.
+    returned: AtomicI64,
 }
 
 impl<'a> Round<'a> {
-    fn new(cluster: &'a Cluster, lonely: u16, random: &mut Random) -> Self {
+    fn new(cluster: &'a Cluster, lonely: u16, spends_of_pair: usize, random: &mut Random) -> Self {
         let pair = [lonely % 3 + 1, (lonely + 1) % 3 + 1];
         let seeds = (0..2 * WRITERS).map(|_| random.next()).collect();
-        let key = format!("stock:{lonely}");
-        Self { cluster, key, lonely, pair, seeds, spent: AtomicI64::new(0), twice: AtomicI64::new(0) }
+        let key = format!("stock:{lonely}:{spends_of_pair}");
+        let [spent, twice, returned] = [0; 3].map(AtomicI64::new);
+        Self { cluster, key, lonely, pair, spends_of_pair, seeds, spent, twice, returned }
     }
 
     fn run(&self) {
@@ -86,13 +94,18 @@ impl<'a> Round<'a> {
         });
     }
 
-    /// Nobody ever sees less than nothing, or more than there was.
+    /// What must be left once all sites have heard everything.
+    fn rest(&self) -> i64 {
+        UNITS - self.spent.load(Ordering::Relaxed) + self.returned.load(Ordering::Relaxed)
+    }
+
+    /// Nobody ever sees less than nothing.
     fn watch(&self, number: u16, stop: &AtomicBool) {
         let mut client = self.cluster.client(number);
         let get = format!("GET {}", self.key);
         while !stop.load(Ordering::Relaxed) {
             let value = client.call(&get).count();
-            assert!((0..=UNITS).contains(&value), "{value} at site {number}");
+            assert!(value >= 0, "{value} at site {number}");
         }
     }
 
@@ -143,15 +156,17 @@ impl<'a> Round<'a> {
         });
     }
 
-    /// What both partitions have acknowledged, even the same operation in both, was there.
+    /// What both partitions have acknowledged, even the same operation in both, was there, and nothing of it was what had
+    /// only just been given back.
     fn check_sold(&self) {
-        let (spent, twice) = (self.spent.load(Ordering::Relaxed), self.twice.load(Ordering::Relaxed));
+        let [spent, twice, returned] =
+            [&self.spent, &self.twice, &self.returned].map(|sum| sum.load(Ordering::Relaxed));
         assert!(spent + twice <= UNITS, "{spent} sold, {twice} of it twice: more than {UNITS}");
-        assert!(
-            spent < UNITS && twice > 0,
-            "{spent} sold, {twice} of it twice: nothing is left to be checked"
+        assert!(twice > 0 && returned > 0 && self.rest() > 0, "nothing is left to be checked");
+        println!(
+            "spending: site {} cut off: {spent} sold, {twice} of it in both partitions, {returned} given back",
+            self.lonely
         );
-        println!("spending: site {} cut off: {spent} sold, {twice} of it in both partitions", self.lonely);
     }
 
     fn heal(&self) {
@@ -160,13 +175,13 @@ impl<'a> Round<'a> {
         }
         connected(self.cluster);
         self.cluster.balance();
-        self.cluster.agree(&self.key, UNITS - self.spent.load(Ordering::Relaxed));
+        self.cluster.agree(&self.key, self.rest());
     }
 
     /// At the site that had spent all it could: what any other site has left is fetched, to the last unit.
     fn spend_the_rest(&self) {
         let mut client = self.cluster.client(self.lonely);
-        let mut rest = UNITS - self.spent.load(Ordering::Relaxed);
+        let mut rest = self.rest();
         while rest > 0 {
             let spend = rest.min(LAST_SPEND);
             rest -= spend;
@@ -226,7 +241,7 @@ impl Writer<'_> {
         let elsewhere = if is_lonely { round.pair[index(&mut self.random, 2)] } else { round.lonely };
         let mut elsewhere = round.cluster.client(elsewhere);
         let mut spends = 0;
-        while is_lonely || spends < SPENDS_OF_PAIR {
+        while is_lonely || spends < round.spends_of_pair {
             let words = format!("IDMP {} apart:", self.name);
             let spent = self.spend(&mut client, &words);
             if spent == 0 {
@@ -236,6 +251,13 @@ impl Writer<'_> {
             if self.random.below(REPEATED_ONE_IN) == 0 {
                 let again = send(&mut elsewhere, &round.key, spent, &format!("{words}{}", self.last_id));
                 round.twice.fetch_add(again, Ordering::Relaxed);
+            }
+            if self.random.below(RETURNED_ONE_IN) == 0 {
+                let back = format!("INCRBY {} {spent} IDMP {} back:{}", round.key, self.name, self.last_id);
+                for client in [&mut client, &mut elsewhere] {
+                    assert!(client.call(&back).integer() >= spent, "it is part of the value");
+                }
+                round.returned.fetch_add(spent, Ordering::Relaxed);
             }
         }
     }
@@ -255,7 +277,7 @@ impl Writer<'_> {
 fn send(client: &mut Client, key: &str, amount: i64, words: &str) -> i64 {
     match client.call(&format!("DECRBY {key} {amount} {words}")) {
         Value::Integer(value) => {
-            assert!((0..=UNITS).contains(&value), "{value}");
+            assert!(value >= 0, "{value}");
             amount
         }
         refused if is_out_of_bounds(&refused) => 0,
