@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use harness::{Site, Suite, tools};
+use harness::{Site, Suite, suite::PROGRAMS, tools};
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients");
 /// A script that takes longer hangs.
@@ -108,7 +108,7 @@ fn ioredis((node, folder): (PathBuf, PathBuf)) {
 }
 
 fn main() -> ExitCode {
-    Suite::from_arguments()
+    Suite::from_arguments(PROGRAMS)
         .test_with("redis_py_in_resp2", python, |python| redis_py(python, "2"))
         .test_with("redis_py_in_resp3", python, |python| redis_py(python, "3"))
         .test_with("ioredis", node, ioredis)

@@ -43,6 +43,19 @@ impl Value {
         }
     }
 
+    /// The same for people, arrays in brackets.
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Self::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
+            Self::Integer(number) => number.to_string(),
+            Self::Simple(text) | Self::Error(text) => text.clone(),
+            Self::Null => "null".to_owned(),
+            Self::Array(values) => {
+                format!("[{}]", values.iter().map(Self::text).collect::<Vec<_>>().join(" "))
+            }
+        }
+    }
+
     pub(crate) fn is_error(&self) -> bool {
         matches!(self, Self::Error(_))
     }

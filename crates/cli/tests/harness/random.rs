@@ -1,4 +1,4 @@
-//! Choices that a test prints the seed of, so that a failure can be tried again.
+//! Choices that a test prints the seed of, so that a failure can be tried again, and how many of them it makes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,4 +33,11 @@ impl Random {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
+}
+
+/// How often a test kills: a part of what `QUIPU_KILLS` says, or as many as fit into a test.
+pub(crate) fn kills(usual: u64, part_of_all: u64) -> u64 {
+    let all =
+        std::env::var("QUIPU_KILLS").ok().map(|kills| kills.parse::<u64>().expect("QUIPU_KILLS is a number"));
+    all.map_or(usual, |all| all.div_ceil(part_of_all))
 }

@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{BufRead as _, BufReader},
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     sync::mpsc,
@@ -25,26 +25,43 @@ const PORT_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct Site {
     folder: TempDir,
     flags: Vec<String>,
-    /// What `ulimit` is told before a server starts.
-    ulimit: Option<String>,
+    /// The program that starts a server and becomes it, with its arguments: a signal to it is one to the server.
+    through: Vec<String>,
+    /// Where clients connect.
+    host: IpAddr,
 }
 
 impl Site {
     /// An empty folder. `flags` are as on the command line, apart by spaces.
     pub(crate) fn new(flags: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
-        Self { folder, flags: flags.split_whitespace().map(str::to_owned).collect(), ulimit: None }
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        Self { folder, flags, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
     /// The same, under a limit of the system such as `-n 256`.
     pub(crate) fn under(ulimit: &str, flags: &str) -> Self {
         let mut site = Self::new(flags);
-        site.ulimit = Some(ulimit.to_owned());
+        site.through =
+            ["sh", "-c", &format!("ulimit {ulimit} && exec \"$0\" \"$@\"")].map(str::to_owned).to_vec();
+        site
+    }
+
+    /// The same, in a network of its own that [`ip netns`](https://man7.org/linux/man-pages/man8/ip-netns.8.html) has
+    /// named, where it has this address for clients.
+    pub(crate) fn in_namespace(name: &str, host: Ipv4Addr, flags: &str) -> Self {
+        let mut site = Self::new(flags);
+        site.through = vec!["nsenter".to_owned(), format!("--net=/run/netns/{name}")];
+        site.host = host.into();
         site
     }
 
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.path().join("data")
+    }
+
+    fn free_port(&self) -> String {
+        SocketAddr::from((self.host, 0)).to_string()
     }
 
     fn log(&self) -> PathBuf {
@@ -64,15 +81,9 @@ impl Site {
     /// The command that serves this folder.
     pub(crate) fn command(&self, resp: &str, http: &str) -> Command {
         let quipu = env!("CARGO_BIN_EXE_quipu");
-        let mut command = match &self.ulimit {
-            None => Command::new(quipu),
-            Some(limit) => {
-                let mut shell = Command::new("sh");
-                // The shell becomes the server: a signal to it is one to the server.
-                shell.args(["-c", &format!("ulimit {limit} && exec \"$0\" \"$@\""), quipu]);
-                shell
-            }
-        };
+        let mut words = self.through.iter().map(String::as_str).chain([quipu]);
+        let mut command = Command::new(words.next().expect("the binary at least"));
+        command.args(words);
         // Nothing from outside decides how the server of a test is set up.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_"))
         {
@@ -85,7 +96,7 @@ impl Site {
 
     /// Starts a server on free ports.
     pub(crate) fn start(&self) -> Running {
-        self.try_start("127.0.0.1:0").unwrap_or_else(|| panic!("not ready: {}", self.said()))
+        self.try_start(&self.free_port()).unwrap_or_else(|| panic!("not ready: {}", self.said()))
     }
 
     /// Starts a server on the port that an earlier one had.
@@ -103,7 +114,7 @@ impl Site {
 
     /// Starts a server and kills it so soon that it may not even be ready.
     pub(crate) fn start_and_kill_after(&self, after: Duration) {
-        let mut command = self.command("127.0.0.1:0", "127.0.0.1:0");
+        let mut command = self.command(&self.free_port(), &self.free_port());
         let mut child =
             command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary starts");
         thread::sleep(after);
@@ -114,7 +125,7 @@ impl Site {
     /// Starts a server; `None` if it ends before it is ready.
     pub(crate) fn try_start(&self, resp: &str) -> Option<Running> {
         let mut child = self
-            .command(resp, "127.0.0.1:0")
+            .command(resp, &self.free_port())
             .stdout(Stdio::piped())
             .stderr(self.log_file())
             .spawn()

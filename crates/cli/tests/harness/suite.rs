@@ -1,6 +1,6 @@
-//! A runner for tests that need programs of others. Rust's own knows no way for a test to say that it could not run,
-//! and would count it as passed; this one reports it as ignored and says at the end what is missing. Where
-//! `QUIPU_REQUIRE_CLIENTS` is 1 such a test fails.
+//! A runner for tests that need programs of others, or what a machine may not permit. Rust's own knows no way for a
+//! test to say that it could not run, and would count it as passed; this one reports it as ignored and says at the end
+//! what is missing. Where a variable such as `QUIPU_REQUIRE_CLIENTS` is 1 such a test fails.
 //!
 //! A target that uses it has `harness = false` in `Cargo.toml`: a function with `#[test]` would not run there.
 
@@ -8,8 +8,24 @@ use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+/// What the tests of a target may lack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Needs {
+    /// Where this variable is 1, a test that cannot run fails.
+    pub(crate) required_by: &'static str,
+    /// What to do about it.
+    pub(crate) remedy: &'static str,
+}
+
+/// Programs of others.
+pub(crate) const PROGRAMS: Needs = Needs {
+    required_by: "QUIPU_REQUIRE_CLIENTS",
+    remedy: "Install what is missing, or as root let the tests do it: QUIPU_INSTALL=1 cargo test.",
+};
+
 pub(crate) struct Suite {
     arguments: Arguments,
+    needs: Needs,
     trials: Vec<Trial>,
     /// What is said of each test that cannot run.
     skipped: Vec<String>,
@@ -17,8 +33,8 @@ pub(crate) struct Suite {
 
 impl Suite {
     /// Takes the arguments of the program, which are those of Rust's own runner.
-    pub(crate) fn from_arguments() -> Self {
-        Self { arguments: Arguments::from_args(), trials: Vec::new(), skipped: Vec::new() }
+    pub(crate) fn from_arguments(needs: Needs) -> Self {
+        Self { arguments: Arguments::from_args(), needs, trials: Vec::new(), skipped: Vec::new() }
     }
 
     /// A test that needs nothing.
@@ -36,7 +52,7 @@ impl Suite {
         if !self.is_wanted(name) {
             return self;
         }
-        let required = env::var("QUIPU_REQUIRE_CLIENTS").is_ok_and(|value| value == "1");
+        let required = env::var(self.needs.required_by).is_ok_and(|value| value == "1");
         let trial = match needs() {
             Ok(needs) => Trial::test(name, move || {
                 test(needs);
@@ -65,10 +81,8 @@ impl Suite {
             eprintln!("SKIPPED, and not passed: {skipped}");
         }
         if !self.skipped.is_empty() {
-            eprintln!(
-                "Install what is missing, or as root let the tests do it: QUIPU_INSTALL=1 cargo test. \
-                 With QUIPU_REQUIRE_CLIENTS=1 a test that cannot run fails.\n"
-            );
+            let Needs { required_by, remedy } = self.needs;
+            eprintln!("{remedy} With {required_by}=1 a test that cannot run fails.\n");
         }
         conclusion.exit_code()
     }

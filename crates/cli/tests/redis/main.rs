@@ -11,7 +11,7 @@ mod programs;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use harness::{Suite, tools};
+use harness::{Suite, suite::PROGRAMS, tools};
 
 /// A need: the program of this name.
 fn redis(program: &str) -> impl FnOnce() -> Result<PathBuf, String> {
@@ -19,7 +19,7 @@ fn redis(program: &str) -> impl FnOnce() -> Result<PathBuf, String> {
 }
 
 fn main() -> ExitCode {
-    Suite::from_arguments()
+    Suite::from_arguments(PROGRAMS)
         .test("differences_say_what_is_meant", cases::differences_say_what_is_meant)
         .test("what_cannot_run_is_not_passed", missing::what_cannot_run_is_not_passed)
         .test_with("replies_are_those_of_redis", redis("redis-server"), |program| {

@@ -12,13 +12,7 @@
 mod harness;
 
 mod bounded;
-mod caller;
 mod counting;
 mod transactions;
 
-/// How often a test kills: a part of what `QUIPU_KILLS` says, or as many as fit into a test.
-fn kills(usual: u64, part_of_all: u64) -> u64 {
-    let all =
-        std::env::var("QUIPU_KILLS").ok().map(|kills| kills.parse::<u64>().expect("QUIPU_KILLS is a number"));
-    all.map_or(usual, |all| all.div_ceil(part_of_all))
-}
+use harness::{caller, random::kills};

@@ -2,7 +2,7 @@
 //! provisional, and books that balance.
 
 use std::{
-    process::{Command, Output},
+    process::Output,
     time::{Duration, Instant},
 };
 
@@ -40,18 +40,8 @@ fn heal(cluster: &Cluster) {
     cluster.set(2, 3, Cable::Whole);
 }
 
-fn text(value: &Value) -> String {
-    match value {
-        Value::Bulk(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::Integer(number) => number.to_string(),
-        Value::Simple(text) | Value::Error(text) => text.clone(),
-        Value::Null => "null".to_owned(),
-        Value::Array(values) => format!("[{}]", values.iter().map(text).collect::<Vec<_>>().join(" ")),
-    }
-}
-
 fn says(client: &mut Client, command: &str) -> String {
-    text(&client.call(command))
+    client.call(command).text()
 }
 
 #[test]
@@ -111,7 +101,7 @@ fn rights_are_fetched_from_other_sites() {
     assert_eq!(other.call("INCR other"), Value::Integer(1));
     assert_eq!(other.call("GET behind"), Value::Null);
     assert!(start.elapsed() < SHORT, "{:?}", start.elapsed());
-    let refused = text(&third.read().expect("a reply"));
+    let refused = third.read().expect("a reply").text();
     assert!(refused.starts_with("OUTOFBOUNDS ") && refused.contains(" at site "), "{refused}");
     assert!(start.elapsed() + ROUNDING >= SHORT, "{:?}", start.elapsed());
     assert_eq!(third.read().expect("a reply"), Value::Integer(1));
@@ -168,15 +158,6 @@ fn what_another_site_has_not_heard_of_is_provisional() {
     });
 }
 
-fn audit(cluster: &Cluster, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
-    command.arg("audit").args(more);
-    for number in 1..=3 {
-        command.args(["--server", &format!("http://{}", cluster.running(number).http)]);
-    }
-    command.output().expect("it runs")
-}
-
 #[test]
 fn the_books_of_all_sites_balance_in_the_end() {
     let cluster = connected("");
@@ -193,15 +174,15 @@ fn the_books_of_all_sites_balance_in_the_end() {
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
     };
     issue(1);
-    wait("the books balance", || audit(&cluster, &[]).status.code() == Some(0));
+    cluster.balance();
     cut_off(&cluster);
     issue(2);
-    let output = audit(&cluster, &["--shards"]);
+    let output = cluster.audit(&["--shards"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("in flight from site 3 to 1: +120 -40"), "{}", said(&output));
     heal(&cluster);
-    wait("the books balance again", || audit(&cluster, &[]).status.code() == Some(0));
-    let output = audit(&cluster, &["--json"]);
+    cluster.balance();
+    let output = cluster.audit(&["--json"]);
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     for site in found["sites"].as_array().expect("sites") {
         assert_eq!(site["issued"], serde_json::json!({"added": 240, "subtracted": 80}), "{site}");

@@ -5,7 +5,8 @@
 mod harness;
 
 mod clients;
-mod cluster;
 mod converging;
 mod members;
 mod refused;
+
+use harness::cluster;

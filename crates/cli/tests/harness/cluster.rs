@@ -2,11 +2,12 @@
 
 use std::{
     collections::BTreeMap,
+    process::{Command, Output},
     thread,
     time::{Duration, Instant},
 };
 
-use crate::harness::{Cable, Client, Line, Running, Site};
+use super::{Cable, Client, Line, Running, Site, Value};
 
 /// On a machine with much else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,6 +47,11 @@ impl Cluster {
             sites.insert(number, Site::new(&flags));
         }
         Self { sites, running: BTreeMap::new(), lines }
+    }
+
+    /// Sites that reach each other by themselves; none runs yet.
+    pub(crate) fn of(sites: BTreeMap<u16, Site>) -> Self {
+        Self { sites, running: BTreeMap::new(), lines: BTreeMap::new() }
     }
 
     /// The same, and all run.
@@ -95,7 +101,7 @@ impl Cluster {
     pub(crate) fn info(&self, number: u16) -> String {
         let info = self.client(number).call("INFO replication");
         match info {
-            crate::harness::Value::Bulk(text) => String::from_utf8(text).expect("text"),
+            Value::Bulk(text) => String::from_utf8(text).expect("text"),
             other => panic!("no text: {other:?}"),
         }
     }
@@ -108,6 +114,30 @@ impl Cluster {
     pub(crate) fn wait_for_link(&self, one: u16, other: u16) {
         self.wait_for_info(one, &format!("peer{other}:link=up"));
         self.wait_for_info(other, &format!("peer{one}:link=up"));
+    }
+
+    /// What `quipu audit` says of all that run.
+    pub(crate) fn audit(&self, more: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+        command.arg("audit").args(more);
+        for running in self.running.values() {
+            command.args(["--server", &format!("http://{}", running.http)]);
+        }
+        command.output().expect("it runs")
+    }
+
+    /// Waits until `quipu audit` finds that the books balance: nothing is in flight, nothing provisional.
+    pub(crate) fn balance(&self) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let Output { status, stdout, stderr } = self.audit(&[]);
+            if status.code() == Some(0) {
+                return;
+            }
+            let [out, said] = [stdout, stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+            assert!(Instant::now() < until, "the books do not balance within {PATIENCE:?}:\n{out}{said}");
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Waits until all that run show the same value, and it is this.

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, io, net::SocketAddr};
 
-use crate::harness::{Client, Value, client::encode, random::Random};
+use super::{Client, Value, client::encode, random::Random};
 
 /// At most so many commands are sent before the first of them is answered.
 const PIPELINE_MAX: u64 = 16;
@@ -90,6 +90,8 @@ pub(crate) struct Caller {
     answered: VecDeque<(Operation, i64)>,
     pub(crate) sums: Vec<Sum>,
     pub(crate) plain: Sum,
+    /// How often an add was sent again because it was not answered.
+    pub(crate) repeats: u64,
 }
 
 impl Caller {
@@ -105,6 +107,7 @@ impl Caller {
             answered: VecDeque::new(),
             sums: vec![Sum::default(); keys.count()],
             plain: Sum::default(),
+            repeats: 0,
         }
     }
 
@@ -116,6 +119,21 @@ impl Caller {
             return;
         }
         while self.add(&mut client).is_ok() {}
+    }
+
+    /// Comes to a server after another one did not answer: everything unanswered is sent again here, and what was answered
+    /// last, too, as if the answers had been lost. Then some adds; it goes without waiting for the last answers.
+    pub(crate) fn visit(&mut self, server: SocketAddr, adds: u64) -> io::Result<()> {
+        let mut client = Client::connect(server)?;
+        self.repeat(&mut client)?;
+        self.doubt(&mut client)?;
+        for _ in 0..adds {
+            self.add(&mut client)?;
+        }
+        let (bytes, sent) = self.new_adds();
+        let written = client.write(&bytes);
+        self.not_heard(sent);
+        written
     }
 
     /// One add to each of the many counters, so that there are more than fit into memory.
@@ -144,8 +162,13 @@ impl Caller {
         encode(&["INCRBY", &key, &amount, "IDMP", &self.name, &id])
     }
 
-    /// Some adds in one write; each is noted before it is sent.
     fn add(&mut self, client: &mut Client) -> io::Result<()> {
+        let (bytes, sent) = self.new_adds();
+        self.send(client, &bytes, sent)
+    }
+
+    /// Some adds for one write; each is noted before it is sent.
+    fn new_adds(&mut self) -> (Vec<u8>, VecDeque<Sent>) {
         let (mut bytes, mut sent) = (Vec::new(), VecDeque::new());
         for _ in 0..=self.random.below(PIPELINE_MAX) {
             let amount = 1 + i64::try_from(self.random.below(9)).expect("a digit");
@@ -160,17 +183,21 @@ impl Caller {
             bytes.extend(self.command(&operation));
             sent.push_back(Sent::New(operation));
         }
-        self.send(client, &bytes, sent)
+        (bytes, sent)
     }
 
     /// Sends, and hears what is answered; the rest stays unanswered.
     fn send(&mut self, client: &mut Client, bytes: &[u8], mut sent: VecDeque<Sent>) -> io::Result<()> {
         let result = client.write(bytes).and_then(|()| self.hear(client, &mut sent));
+        self.not_heard(sent);
+        result
+    }
+
+    fn not_heard(&mut self, sent: VecDeque<Sent>) {
         self.unanswered.extend(sent.into_iter().filter_map(|sent| match sent {
             Sent::New(operation) => Some(operation),
             Sent::Plain { .. } => None,
         }));
-        result
     }
 
     fn hear(&mut self, client: &mut Client, sent: &mut VecDeque<Sent>) -> io::Result<()> {
@@ -215,9 +242,18 @@ impl Caller {
             let from = self.unanswered.len().saturating_sub(REPEAT_AT_ONCE);
             let operations: Vec<Operation> = self.unanswered.drain(from..).collect();
             let bytes: Vec<u8> = operations.iter().flat_map(|operation| self.command(operation)).collect();
+            self.repeats += operations.len() as u64;
             self.send(client, &bytes, operations.into_iter().map(Sent::New).collect())?;
         }
         Ok(())
+    }
+
+    /// Sends again what was answered last. Another site, which has not heard of it, may give another answer.
+    fn doubt(&self, client: &mut Client) -> io::Result<()> {
+        let bytes: Vec<u8> =
+            self.answered.iter().flat_map(|(operation, _)| self.command(operation)).collect();
+        client.write(&bytes)?;
+        self.answered.iter().try_for_each(|_| answer(client).map(drop))
     }
 
     /// What was answered once is answered in the same way again, and what is another add under the same id is refused.

@@ -1,0 +1,45 @@
+//! Several sites as real processes, which fail under load: they are killed with SIGKILL, cut off from each other, and
+//! healed; their clients go to another site and repeat there what was not answered. In the end every site shows what was
+//! issued, to the unit.
+//!
+//! Some 30 kills in each run of the tests; for many more:
+//!
+//! ```console
+//! $ QUIPU_KILLS=1000 cargo test -p quipu-cli --test failures kills
+//! ```
+//!
+//! The same in network namespaces, where they are permitted; elsewhere that test is reported as ignored, and with
+//! `QUIPU_REQUIRE_NAMESPACES=1` as failed.
+
+#[path = "../harness/mod.rs"]
+mod harness;
+
+mod directory;
+mod kills;
+mod missing;
+mod namespaces;
+mod one_site;
+mod spending;
+
+use std::process::ExitCode;
+
+use harness::{Suite, suite::Needs};
+
+const NAMESPACES: Needs = Needs {
+    required_by: "QUIPU_REQUIRE_NAMESPACES",
+    remedy: "Install iproute2 and util-linux, and run it as root or where users may have namespaces.",
+};
+
+fn main() -> ExitCode {
+    if namespaces::is_inside() {
+        namespaces::inside();
+        return ExitCode::SUCCESS;
+    }
+    Suite::from_arguments(NAMESPACES)
+        .test("kills_and_cut_links_lose_nothing", kills::kills_and_cut_links_lose_nothing)
+        .test("two_partitions_never_sell_too_much", spending::two_partitions_never_sell_too_much)
+        .test("one_site_of_three_is_killed", one_site::one_site_of_three_is_killed)
+        .test("what_cannot_run_is_not_passed", missing::what_cannot_run_is_not_passed)
+        .test_with("kills_in_network_namespaces", namespaces::permitted, namespaces::run)
+        .run()
+}
