@@ -17,9 +17,11 @@ use prometheus_client::{
 };
 
 mod commands;
+mod handoff;
 mod links;
 
 pub use commands::{COMMAND_NAMES, COMMAND_OUTCOMES, CommandName, CommandOutcome, CommandTally};
+pub use handoff::HandoffMetrics;
 pub use links::PeerMetrics;
 
 /// From 50 µs, a fast disk's flush, to about 13 s.
@@ -41,6 +43,7 @@ pub struct Metrics {
     filter_bytes: Family<WorkerLabels, Gauge>,
     filter_probability: Family<WorkerLabels, Fraction>,
     links: links::Links,
+    handoffs: handoff::Handoffs,
     sums: Sums,
     /// Redis clients that are connected.
     pub resp_connections: Gauge,
@@ -84,6 +87,8 @@ pub struct WorkerMetrics {
     pub filter_bytes: Gauge,
     /// How probable it is that a new id is taken for a repeated one, as the worst of its filters tells.
     pub filter_probability: Fraction,
+    /// About handoffs.
+    pub handoffs: HandoffMetrics,
     commands: commands::Counters,
 }
 
@@ -137,6 +142,7 @@ impl Metrics {
             filter_bytes: Family::default(),
             filter_probability: Family::default(),
             links: links::Links::default(),
+            handoffs: handoff::Handoffs::default(),
             sums,
             resp_connections: Gauge::default(),
             http_connections: Gauge::default(),
@@ -147,6 +153,7 @@ impl Metrics {
         metrics.register_front_ends(&mut registry);
         metrics.register_workers(&mut registry);
         metrics.links.register(&mut registry);
+        metrics.handoffs.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }
@@ -222,6 +229,7 @@ impl Metrics {
             memory_bytes: self.memory_bytes.get_or_create_owned(&labels),
             filter_bytes: self.filter_bytes.get_or_create_owned(&labels),
             filter_probability: self.filter_probability.get_or_create_owned(&labels),
+            handoffs: self.handoffs.worker(&labels),
             commands: self.commands.clone(),
         }
     }

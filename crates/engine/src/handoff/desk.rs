@@ -477,7 +477,7 @@ impl Desk {
             stats.cached += handshake.cached().count() as u64;
             stats.notices += handshake.notices().count() as u64;
         }
-        stats.oldest_slot_s = self.search.oldest_of_all_s;
+        stats.oldest_slot_s = self.search.oldest_of_all_s.filter(|_| stats.slots > 0);
         stats
     }
 }

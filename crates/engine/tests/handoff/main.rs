@@ -5,4 +5,5 @@ mod bounded;
 mod folding;
 mod same_steps;
 mod storm;
+mod vectors;
 mod world;

@@ -173,7 +173,7 @@ impl Shared {
 }
 
 /// What `INFO` says without being asked for more.
-const SECTIONS: [&str; 8] =
+const SECTIONS: [&str; 9] =
     ["server", "clients", "memory", "persistence", "stats", "handoff", "replication", "cluster", "keyspace"];
 
 impl ServerFacts for Shared {

@@ -628,6 +628,7 @@ impl Worker {
         metrics.memory_bytes.set(gauge(stats.resident_bytes));
         metrics.filter_bytes.set(gauge(stats.filter.bytes));
         metrics.filter_probability.set(stats.filter.error_estimate);
+        metrics.handoffs.set(&stats.handoff);
         // A shard that was opened again counts from zero.
         let grown = |now: u64, before: u64| now.saturating_sub(before);
         metrics.sums.ids_seen.inc_by(grown(stats.operations.seen, before.operations.seen));

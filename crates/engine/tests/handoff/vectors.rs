@@ -1,0 +1,85 @@
+//! The examples of `docs/protocol.md`: a whole handoff, one answer lost and one request repeated, byte by byte.
+
+use std::{fs, path::PathBuf};
+
+use minicbor::{Decode, Encode};
+use quipu_engine::{
+    Reply, Settings,
+    handoff::{
+        Answer, Server, Visit,
+        exchange::{self, Exchange, Exchanged, ShardAnswer},
+    },
+};
+
+use crate::world::Node;
+
+/// With this variable the examples are written, not compared.
+const WRITE: &str = "QUIPU_WRITE_VECTORS";
+
+fn check<T: Encode<()> + for<'b> Decode<'b, ()> + PartialEq + std::fmt::Debug>(
+    name: &str,
+    what: &str,
+    message: &T,
+) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/vectors/{name}.hex"));
+    let bytes = exchange::encode(message);
+    assert_eq!(exchange::decode::<T>(&bytes).expect("its own bytes"), *message);
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let lines: Vec<String> = digits.chunks(32).map(<[String]>::concat).collect();
+    let text = format!("# {what}\n{}\n", lines.join("\n"));
+    if std::env::var_os(WRITE).is_some() {
+        fs::write(&path, &text).expect("it can be written");
+    }
+    let stored = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    assert_eq!(stored, text, "{name} is written otherwise");
+}
+
+fn request(visits: Vec<(u16, Visit)>) -> Exchange {
+    Exchange { cluster: Some("quipu".to_owned()), visits }
+}
+
+fn answer(server: Server, shard: u16, answer: Answer) -> Exchanged {
+    let answers = vec![(shard, ShardAnswer::Visited(Box::new(answer)))];
+    Exchanged { cluster: "quipu".to_owned(), server, answers }
+}
+
+#[test]
+fn a_handoff_is_written_as_documented() {
+    let (mut site, mut edge) = (Node::site(1, Settings::default()), Node::edge(1));
+    let server = site.server();
+    check("exchange-hello", "The first request: who are you?", &Exchange::default());
+    let hello = Exchanged { cluster: "quipu".to_owned(), server, answers: Vec::new() };
+    check("exchange-hello-answer", "The answer: site 1 of the cluster quipu, which has 4 shards", &hello);
+
+    edge.add(b"hits", 5, 0);
+    edge.ask(b"hits");
+    let visit = |edge: &mut Node| {
+        let mut visits = edge.visits(server, true, 0);
+        assert_eq!(visits.len(), 1);
+        visits.remove(0)
+    };
+    let take = |site: &mut Node, shard, visit: Visit| match site.take(shard, visit, 0) {
+        Reply::Visited(answer) => *answer,
+        other => panic!("{other:?}"),
+    };
+    let (shard, wish) = visit(&mut edge);
+    check("exchange-wish", "I have counted something; what is hits?", &request(vec![(shard, wish.clone())]));
+    let slot = take(&mut site, shard, wish.clone());
+    check(
+        "exchange-slot",
+        "Here is a slot for it; hits is 0. (This answer is lost.)",
+        &answer(server, shard, slot.clone()),
+    );
+    assert_eq!(take(&mut site, shard, wish), slot, "the same request again, the same answer");
+    edge.answered(shard, server, &slot, 0);
+
+    let (shard, token) = visit(&mut edge);
+    check("exchange-token", "Here are 5 for hits, for that slot", &request(vec![(shard, token.clone())]));
+    let taken = take(&mut site, shard, token.clone());
+    check("exchange-taken", "The slot is filled; hits is 5", &answer(server, shard, taken.clone()));
+    let again = take(&mut site, shard, token);
+    assert_eq!((again, site.value(b"hits")), (taken.clone(), 5), "the token is repeated, and counted once");
+    edge.answered(shard, server, &taken, 0);
+    assert!(edge.open_handoffs().is_empty());
+    assert_eq!(edge.value(b"hits"), 5);
+}
