@@ -38,12 +38,12 @@ pub(super) async fn exchange<C: Counters>(
     let exchange: Exchange = exchange::decode(&body).map_err(|why| {
         Problem::bad_request(format!("{why}; nothing was done. docs/protocol.md says what is expected"))
     })?;
-    let exchanged: Exchanged = app.counters.exchange(exchange).await.map_err(problem)?;
+    let exchanged: Exchanged = app.counters.exchange(exchange).await.map_err(|trouble| problem(&trouble))?;
     let body = exchange::encode(&exchanged);
     Ok(([(header::CONTENT_TYPE, "application/cbor")], body).into_response())
 }
 
-fn problem(trouble: ExchangeTrouble) -> Problem {
+fn problem(trouble: &ExchangeTrouble) -> Problem {
     let detail = trouble.to_string();
     match trouble {
         ExchangeTrouble::OtherCluster { .. } => {
