@@ -1,7 +1,11 @@
 //! Links as the node sees them: what comes over a link goes to the worker of its shard, and what a worker has to tell goes
 //! out after it is durable.
 
-use std::{fmt::Write, net::TcpListener, time::Duration};
+use std::{
+    fmt::Write,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
 
 use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId};
 use quipu_storage::ShardId;
@@ -14,6 +18,11 @@ use crate::links::{self, Board, Inside, Seen};
 const ASK_AGAIN_MS: u64 = 1;
 /// And where it may be that it waits for a flush.
 const ASK_AGAIN_UNFLUSHED_MS: u64 = 5;
+/// For each message that it has sent a worker sends nothing for so long. After a single count that is over before it
+/// matters; under load the shards have more to say by then, and say it in one message instead of many.
+const SILENCE_PER_MESSAGE: Duration = Duration::from_micros(125);
+/// No count waits longer than this.
+const SILENCE_MAX: Duration = Duration::from_millis(20);
 
 /// What a worker is told of links.
 #[derive(Debug)]
@@ -242,10 +251,15 @@ impl Worker {
         !self.host.is_waiting() && mine.all(is_known)
     }
 
-    /// Sends what may be known elsewhere by now.
+    /// Sends what may be known elsewhere by now, unless so much was sent a moment ago that it can wait.
     pub(super) fn send_to_peers(&mut self) {
+        let is_silent = self.silent_until.is_some_and(|until| self.now < until);
+        if is_silent {
+            return;
+        }
         let mut envelopes = std::mem::take(&mut self.envelopes);
         self.host.outgoing(self.moment, &mut envelopes);
+        self.silent_until = silence_after(envelopes.len()).map(|silence| self.now + silence);
         for Envelope { to, shard, message } in envelopes.drain(..) {
             self.shared.board().send(to, shard, &message.encode());
         }
@@ -254,9 +268,31 @@ impl Worker {
 
     /// How long the shards can wait before they want to be asked what is to be sent.
     pub(super) fn peers_can_wait(&self) -> Option<Duration> {
-        let at_ms = self.host.wants_at()?;
-        let now_ms = super::millis(self.shared.started.elapsed());
-        let soonest = if self.shared.flush_every.is_some() { ASK_AGAIN_UNFLUSHED_MS } else { ASK_AGAIN_MS };
-        Some(Duration::from_millis(at_ms.saturating_sub(now_ms).max(soonest)))
+        let silence = self.silent_until.map(|until| until.saturating_duration_since(Instant::now()));
+        let wanted = self.host.wants_at().map(|at_ms| {
+            let now_ms = super::millis(self.shared.started.elapsed());
+            let soonest =
+                if self.shared.flush_every.is_some() { ASK_AGAIN_UNFLUSHED_MS } else { ASK_AGAIN_MS };
+            Duration::from_millis(at_ms.saturating_sub(now_ms).max(soonest))
+        });
+        [silence, wanted].into_iter().flatten().min()
+    }
+}
+
+/// How long nothing is sent after so many messages.
+fn silence_after(messages: usize) -> Option<Duration> {
+    let messages = u32::try_from(messages).unwrap_or(u32::MAX);
+    (messages > 0).then(|| SILENCE_PER_MESSAGE.saturating_mul(messages).min(SILENCE_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_has_said_little_may_go_on_at_once_and_nobody_is_silent_for_long() {
+        assert_eq!(silence_after(0), None);
+        assert!(silence_after(2) < Some(Duration::from_millis(1)), "a count at a site with two peers");
+        assert_eq!(silence_after(usize::MAX), Some(SILENCE_MAX));
     }
 }

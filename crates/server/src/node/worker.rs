@@ -81,8 +81,10 @@ pub(super) struct Worker {
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     released: Released,
     pub(super) envelopes: Vec<Envelope>,
+    /// So much was sent to peers that the rest can wait until then.
+    pub(super) silent_until: Option<Instant>,
     buffer: Box<[u8]>,
-    now: Instant,
+    pub(super) now: Instant,
     /// The same, for the shards.
     pub(super) moment: Moment,
     reported_at: Instant,
@@ -127,6 +129,7 @@ impl Worker {
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
+            silent_until: None,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             now,
             moment,
