@@ -44,6 +44,7 @@ const ROUNDS_COMPARED: u64 = 5;
   quipu bench --reads 0.9 --distribution zipf:1.1    mostly reads, some keys much more often than others
   quipu bench --requests 1000000 --verify            then add up all counters: was every add counted once?
   quipu bench retries --out retries                  lose acknowledgements on purpose, and look at the counters
+  quipu bench sites                                  what replication costs: bytes, time and work
   quipu bench --json run.json --plot run.svg         for programs, and for people"
 )]
 pub(crate) struct Args {
@@ -132,13 +133,8 @@ impl Args {
                 return Err(problem(flag, format!("{value} is not above 0 and at most {SECONDS_MAX}")));
             }
         }
-        for (flag, file) in [("--json", &self.json), ("--plot", &self.plot)] {
-            if let Some(file) = file {
-                writable(file).map_err(|error| {
-                    problem(flag, format!("{}: {error}; name a file that can be written", file.display()))
-                })?;
-            }
-        }
+        check_writable("--json", self.json.as_deref())?;
+        check_writable("--plot", self.plot.as_deref())?;
         let run = name_of_run(self.seed);
         let contestants = self.contestants(&run)?;
         let rounds = self.rounds.unwrap_or(if contestants.len() > 1 { ROUNDS_COMPARED } else { 1 });
@@ -197,8 +193,13 @@ impl Args {
 }
 
 /// Known before anything runs. What a file holds stays until there is something to write.
-fn writable(file: &Path) -> std::io::Result<()> {
-    std::fs::OpenOptions::new().append(true).create(true).open(file).map(drop)
+pub(super) fn check_writable(flag: &'static str, file: Option<&Path>) -> Result<(), Failure> {
+    let Some(file) = file else { return Ok(()) };
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(file);
+    opened.map(drop).map_err(|error| Failure::Usage {
+        flag,
+        problem: format!("{}: {error}; name a file that can be written", file.display()),
+    })
 }
 
 /// Eight letters and digits that no other run has.

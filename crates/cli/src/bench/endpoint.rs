@@ -43,6 +43,11 @@ impl Endpoint {
         })
     }
 
+    /// A server that this process has started.
+    pub(super) fn of_our_own(name: String, address: SocketAddr, timeout: Duration) -> Self {
+        Endpoint { name, flag: "a site", addresses: vec![address], password: None, timeout }
+    }
+
     /// Something of our own in front of another endpoint, which needs no password.
     pub(super) fn in_front_of(other: &Endpoint, address: SocketAddr, timeout: Duration) -> Self {
         let name = format!("the proxy in front of {}", other.name);

@@ -13,17 +13,21 @@ const COUNTERS_MAX: usize = 500;
 
 /// One site's server.
 #[derive(Debug)]
-pub(super) struct Api {
+pub(crate) struct Api {
     agent: Agent,
     url: String,
 }
 
 /// How a site sees its link to another.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct PeerLink {
-    pub(super) is_up: bool,
+pub(crate) struct PeerLink {
+    pub(crate) is_up: bool,
     /// How long nothing has come; unknown if nothing ever has.
     pub(super) heard_seconds: Option<f64>,
+    /// To the other site, since this one was started.
+    pub(crate) sent_bytes: u64,
+    /// From the other site.
+    pub(crate) received_bytes: u64,
 }
 
 /// What a site knows about a counter.
@@ -83,10 +87,18 @@ impl Api {
     }
 
     /// This site's links, by the number of the other site.
-    pub(super) fn links(&self) -> Result<BTreeMap<u16, PeerLink>, String> {
+    pub(crate) fn links(&self) -> Result<BTreeMap<u16, PeerLink>, String> {
         let response = self.agent.get(format!("{}/metrics", self.url)).call();
         let text = response.and_then(|mut it| it.body_mut().read_to_string());
         Ok(read_metrics(&text.map_err(|error| error.to_string())?))
+    }
+
+    /// All that was added at a site, in all counters, as far as this one knows.
+    pub(crate) fn added_at(&self, site: u16) -> Result<u64, String> {
+        let answer = self.get("/v1/audit?values=string")?;
+        let sites = answer["total"]["sites"].as_array().ok_or_else(|| bad("sites"))?;
+        let known = sites.iter().find(|known| known["site"] == site.to_string());
+        known.map_or(Ok(0), |known| number(&known["counted"]["added"]).ok_or_else(|| bad("added")))
     }
 
     /// Adds, and says what the value is then.
@@ -135,10 +147,17 @@ fn read_metrics(text: &str) -> BTreeMap<u16, PeerLink> {
             "quipu_link_last_heard_seconds" => {
                 links.entry(peer).or_default().heard_seconds = Some(value).filter(|value| value.is_finite());
             }
+            "quipu_link_sent_bytes_total" => links.entry(peer).or_default().sent_bytes = whole(value),
+            "quipu_link_received_bytes_total" => links.entry(peer).or_default().received_bytes = whole(value),
             _ => {}
         }
     }
     links
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a cast saturates")]
+fn whole(value: f64) -> u64 {
+    value as u64
 }
 
 #[cfg(test)]
@@ -149,10 +168,11 @@ mod tests {
     fn links_are_read_from_metrics() {
         let text = "# TYPE quipu_link_up gauge\nquipu_link_up{peer=\"2\"} 1\nquipu_link_up{peer=\"3\"} 0\n\
                     quipu_link_last_heard_seconds{peer=\"2\"} 0.25\nquipu_link_last_heard_seconds{peer=\"3\"} NaN\n\
-                    quipu_link_messages_sent_total{peer=\"2\"} 9\nquipu_up 1\n";
+                    quipu_link_messages_sent_total{peer=\"2\"} 9\nquipu_up 1\n\
+                    quipu_link_sent_bytes_total{peer=\"2\"} 700\nquipu_link_received_bytes_total{peer=\"2\"} 80\n";
         let expected = [
-            (2, PeerLink { is_up: true, heard_seconds: Some(0.25) }),
-            (3, PeerLink { is_up: false, heard_seconds: None }),
+            (2, PeerLink { is_up: true, heard_seconds: Some(0.25), sent_bytes: 700, received_bytes: 80 }),
+            (3, PeerLink::default()),
         ];
         assert_eq!(read_metrics(text), BTreeMap::from(expected));
     }

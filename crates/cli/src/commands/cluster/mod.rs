@@ -4,13 +4,13 @@
 //! that can be cut ([`cable`]). [`watcher`] asks the sites how they stand, and a [`snapshot`] of it is shown on a
 //! [`screen`] or as [`plain`] text.
 
-mod api;
+pub(crate) mod api;
 mod cable;
 mod keys;
 mod order;
 mod plain;
 mod screen;
-mod site;
+pub(crate) mod site;
 mod sites;
 mod snapshot;
 mod watcher;

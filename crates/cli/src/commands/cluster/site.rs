@@ -1,4 +1,5 @@
 //! One site: `quipu serve` of this very program as a child process, which keeps its addresses when it is started again.
+//! `quipu bench sites` starts its sites so, too.
 
 use super::api::Api;
 use rustix::process::{Pid, Signal, kill_process};
@@ -26,16 +27,16 @@ const LOG_LINES_SHOWN: usize = 3;
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 #[derive(Debug)]
-pub(super) struct Site {
-    pub(super) number: u16,
+pub(crate) struct Site {
+    pub(crate) number: u16,
     /// The folders of all sites are in it, and their logs.
     folder: PathBuf,
     /// As `--peers` has it.
     peers: String,
     /// Where Redis clients connect. Known from the first start on, and the same ever after.
-    pub(super) resp: SocketAddr,
+    pub(crate) resp: SocketAddr,
     /// Where HTTP clients connect.
-    pub(super) http: SocketAddr,
+    pub(crate) http: SocketAddr,
     running: Option<Running>,
 }
 
@@ -48,7 +49,7 @@ struct Running {
 
 /// Why a site was not started.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StartError {
+pub(crate) enum StartError {
     #[error("site {number} cannot be started: {error}")]
     System { number: u16, error: io::Error },
     #[error("site {number} was not ready within {READY_TIME_MAX:?} and was killed; its log ends with: {log}")]
@@ -60,12 +61,13 @@ pub(super) enum StartError {
 }
 
 impl Site {
-    pub(super) fn new(number: u16, folder: PathBuf, peers: String) -> Self {
+    /// One without peers is alone.
+    pub(crate) fn new(number: u16, folder: PathBuf, peers: String) -> Self {
         Self { number, folder, peers, resp: ANY, http: ANY, running: None }
     }
 
     /// Starts it and gives the address for other sites. It does not run yet.
-    pub(super) fn start(&mut self) -> Result<SocketAddr, StartError> {
+    pub(crate) fn start(&mut self) -> Result<SocketAddr, StartError> {
         let number = self.number;
         let system = |error| StartError::System { number, error };
         let log = File::options().create(true).append(true).open(self.log()).map_err(system)?;
@@ -119,14 +121,14 @@ impl Site {
     }
 
     /// The number of its process, while it runs.
-    pub(super) fn process(&mut self) -> Option<u32> {
+    pub(crate) fn process(&mut self) -> Option<u32> {
         // It may have ended by itself; then it is shown as what it is, and can be started again.
         self.running.take_if(|running| !matches!(running.child.try_wait(), Ok(None)));
         self.running.as_ref().map(|running| running.child.id())
     }
 
     /// Its server, while it runs.
-    pub(super) fn api(&self) -> Option<&Api> {
+    pub(crate) fn api(&self) -> Option<&Api> {
         self.running.as_ref().map(|running| &running.api)
     }
 
@@ -136,7 +138,7 @@ impl Site {
     }
 
     /// Asks it to end in an orderly way. Another call waits for it.
-    pub(super) fn ask_to_stop(&self) {
+    pub(crate) fn ask_to_stop(&self) {
         if let Some(running) = &self.running {
             // It may have ended already.
             let _ = kill_process(Pid::from_child(&running.child), Signal::TERM);
@@ -144,7 +146,7 @@ impl Site {
     }
 
     /// Waits until it has ended. One that takes too long, or that fails, is an error; it has ended then, too.
-    pub(super) fn wait(&mut self) -> Result<(), String> {
+    pub(crate) fn wait(&mut self) -> Result<(), String> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
         let until = Instant::now() + STOP_TIME_MAX;
         while Instant::now() < until {
