@@ -97,7 +97,8 @@ impl Api {
     pub(crate) fn added_at(&self, site: u16) -> Result<u64, String> {
         let answer = self.get("/v1/audit?values=string")?;
         let sites = answer["total"]["sites"].as_array().ok_or_else(|| bad("sites"))?;
-        let known = sites.iter().find(|known| known["site"] == site.to_string());
+        let name = site.to_string();
+        let known = sites.iter().find(|known| known["site"].as_str() == Some(&*name));
         known.map_or(Ok(0), |known| number(&known["counted"]["added"]).ok_or_else(|| bad("added")))
     }
 
