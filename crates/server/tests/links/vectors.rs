@@ -1,12 +1,17 @@
 //! The examples of `docs/protocol.md`, byte by byte: what we write is what stands there, and what stands there is read.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use quipu_engine::{Message, SiteId};
 use quipu_server::links::{FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run};
 use quipu_storage::ShardId;
 
-use crate::support::{Raw, Site, site};
+use crate::support::{PATIENCE, Raw, Site, nobody, site};
+
+/// Length, checksum, kind and shard stand before a message.
+const HEAD_BYTES: usize = 11;
+/// No sweep, and an answer, please: the end of a message.
+const ANSWER_BYTES: usize = 2;
 
 /// The bytes of an example. Lines that begin with `#` say what it is.
 pub(crate) fn vector(name: &str) -> Vec<u8> {
@@ -85,5 +90,32 @@ fn a_server_sends_what_is_documented() {
     }
     for (shard, name) in expected {
         assert_eq!(hex(&sent[&shard]), hex(&vector(name)), "{name}: what is sent, and what stands there");
+    }
+}
+
+/// What was counted at two sites the higher one takes back, and says for whom.
+#[test]
+fn a_server_says_for_whom_it_has_taken_a_count_back() {
+    let server = Site::start(2, [(1, nobody()), (3, nobody())]);
+    assert_eq!(server.ask("INCRBY hits 2 IDMP web-1 17"), ":2");
+    let mut raw = Raw::join(&server, 1);
+    raw.write(&vector("shard-counted"));
+    let expected = vector("shard-cancelled");
+    let message = &expected[HEAD_BYTES..];
+    assert_eq!(hex(&Message::decode(message).expect("a message").encode()), hex(message));
+    // Whether it wants an answer, which stands at the end, depends on the time.
+    let fields = hex(&message[1..message.len() - ANSWER_BYTES]);
+    let until = Instant::now() + PATIENCE;
+    let mut sent = Vec::new();
+    // It is sent from the beginning again and again, as nothing is acknowledged.
+    while !sent.last().is_some_and(|sent: &String| sent.contains(&fields)) {
+        assert!(Instant::now() < until, "it is none of {sent:#?}");
+        raw.next(|frame| {
+            if let Frame::Shard { shard: ShardId(1), .. } = frame {
+                sent.push(hex(&frame.to_bytes()));
+            }
+        })
+        .expect("the link stays up");
+        raw.send(&Frame::Beat);
     }
 }
