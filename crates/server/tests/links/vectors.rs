@@ -3,7 +3,9 @@
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use quipu_engine::{Message, SiteId};
-use quipu_server::links::{FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run};
+use quipu_server::links::{
+    Behind, Draining, FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run,
+};
 use quipu_storage::ShardId;
 
 use crate::support::{PATIENCE, Raw, Site, nobody, site};
@@ -56,6 +58,9 @@ fn frames_are_written_and_read_as_documented() {
     check("refused-old-copy", &Frame::Refused(Refused { reason: Reason::OldCopy, text: "old".to_owned() }));
     check("beat", &Frame::Beat);
     check("council", &Frame::Council(b"any bytes"));
+    check("leave", &Frame::Leave { leaves: true });
+    let behind = vec![Behind { site: site(2), changes: 12 }];
+    check("draining", &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind }));
 }
 
 fn hex(bytes: &[u8]) -> String {
