@@ -223,7 +223,7 @@ fn waits_for(answer: &Value) -> Vec<String> {
 fn what_is_open(draining: &Value) -> String {
     let number = |it: &Value| it.as_u64().unwrap_or(0);
     let behind = elements(&draining["behind"]).map(|it| {
-        format!("site {} lacks {} changes", it["site"].as_str().unwrap_or("?"), number(&it["changes"]))
+        format!("site {} lacks up to {} changes", it["site"].as_str().unwrap_or("?"), number(&it["changes"]))
     });
     let mut open: Vec<String> = behind.collect();
     for (name, what) in
