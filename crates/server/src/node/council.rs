@@ -11,7 +11,7 @@ use std::{
 
 use quipu_engine::{
     Council, Membership, SiteId,
-    council::{BadChange, Change, Notice, Proposal, Refused, Removed, Standing, Step},
+    council::{BadChange, Change, Config, Notice, Proposal, Refused, Removed, Standing, Step},
 };
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -88,17 +88,8 @@ impl Sitting {
         let council = &self.lock().council;
         let board =
             Board::new(identity, self.linked_membership(council), &self.addresses_of(council), metrics);
-        board.bid_farewell(self.farewells(council.config().removed.keys(), &self.addresses));
+        board.bid_farewell(farewells(council.config(), &self.addresses));
         board
-    }
-
-    /// Where sites that were removed may still be found: nobody else is listed under their number.
-    fn farewells<'a>(
-        &self,
-        removed: impl Iterator<Item = &'a SiteId>,
-        addresses: &BTreeMap<u16, String>,
-    ) -> Vec<(SiteId, String)> {
-        removed.filter_map(|site| Some((*site, addresses.get(&site.number)?.clone()))).collect()
     }
 
     /// Whom links are made to. A newcomer knows members by their numbers alone.
@@ -118,6 +109,13 @@ impl Sitting {
         addresses.extend(self.addresses.clone());
         addresses
     }
+}
+
+/// Where sites that were removed may still be found, if nobody else is listed under their number.
+fn farewells(config: &Config, addresses: &BTreeMap<u16, String>) -> Vec<(SiteId, String)> {
+    let is_free = |number| !config.sites.keys().any(|listed| listed.number == number);
+    let gone = config.removed.keys().filter(|site| is_free(site.number));
+    gone.filter_map(|site| Some((*site, addresses.get(&site.number)?.clone()))).collect()
 }
 
 /// Why a council has not taken a step. Nothing was changed.
@@ -158,11 +156,9 @@ impl Shared {
             let state = &mut *state;
             let now = state.council.config();
             state.heard.retain(|site, _| now.sites.contains_key(site));
-            let is_gone = |site: &&SiteId| {
-                now.removed.contains_key(site) && !now.sites.keys().any(|other| other.number == site.number)
-            };
-            let gone = before.config().sites.keys().filter(is_gone);
-            self.board.bid_farewell(self.council.farewells(gone, &self.council.addresses_of(&before)));
+            let mut farewells = farewells(now, &self.council.addresses_of(&before));
+            farewells.retain(|(site, _)| before.config().sites.contains_key(site));
+            self.board.bid_farewell(farewells);
         }
         self.open_and_close(&mut state);
         drop(state);
@@ -208,8 +204,11 @@ impl Shared {
     pub(super) fn hear_notice(&self, from: SiteId, message: &[u8]) {
         let result = match Notice::decode(message) {
             Ok(notice) => {
-                let agreed = (notice.config().epoch, notice.agreed().to_vec());
-                self.council.lock().heard.insert(from, agreed);
+                let mut state = self.council.lock();
+                if state.council.config().sites.contains_key(&from) {
+                    state.heard.insert(from, (notice.config().epoch, notice.agreed().to_vec()));
+                }
+                drop(state);
                 self.take_step(|council| council.receive(from, &notice))
             }
             Err(bad) => return self.board.fail(from, bad.to_string()),
