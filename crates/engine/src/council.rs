@@ -19,6 +19,11 @@
 //!    has agreed to its proposal agrees on top of that to one which removes the proposer *and everybody whom the lost
 //!    proposal removes*. The first agreement stays underneath, and binds again if the second proposal is withdrawn.
 //! 6. Who has agreed to a removal refuses the sites that it removes, and takes over no list from them.
+//! 7. *A planned removal* ([`Change::Remove`] with `drained`) is possible on a list that says of all whom it removes that they
+//!    are [leaving](Standing::Leaving). Only a site itself proposes that for itself ([`Change::Leave`]), once it takes no
+//!    writes and the others have all that it has counted, and only itself that it stays ([`Change::Stay`]). A planned
+//!    removal is not agreed to on top of a proposal of the site that leaves: it is not lost, and may have decided to stay.
+//!    So either it stays, in the next list, or it goes, and has counted nothing since it said that it leaves.
 //!
 //! # Why there is one list per epoch
 //!
@@ -97,6 +102,8 @@ pub enum Flaw {
     ForgetsUnderneath,
     /// Lists are taken over from sites that are being removed.
     ListensToLeavers,
+    /// A planned removal is agreed to on top of what the site that leaves has proposed.
+    OverridesStay,
 }
 
 impl Council {
@@ -266,6 +273,31 @@ impl Council {
         }
     }
 
+    /// Says that this site takes no writes any more and that the others have all that it has counted. May be called any
+    /// number of times, as [`Self::joined`].
+    pub fn leave(&mut self) -> Result<Step, BadChange> {
+        match self.standing() {
+            Some(Standing::Leaving) => Ok(Step::default()),
+            _ => self.propose(Change::Leave { site: self.site }),
+        }
+    }
+
+    /// Wants to take writes again, after all: takes back that it leaves, if that is not in force yet. It takes writes once
+    /// [`Self::standing`] says so. May be called any number of times.
+    pub fn stay(&mut self) -> Result<Step, BadChange> {
+        match self.standing() {
+            Some(Standing::Leaving) => self.propose(Change::Stay { site: self.site }),
+            _ if self.is_about_to_leave() => Ok(self.withdraw()),
+            _ => Ok(Step::default()),
+        }
+    }
+
+    /// Has this site said that it leaves, whether or not that is in force?
+    pub fn is_about_to_leave(&self) -> bool {
+        let own = self.notice.own(self.site).map(|own| &own.change);
+        self.standing() == Some(Standing::Leaving) || matches!(own, Some(Change::Leave { .. }))
+    }
+
     /// Takes the own open proposal back.
     pub fn withdraw(&mut self) -> Step {
         let before = self.clone();
@@ -382,6 +414,7 @@ impl Council {
         self.others().last().filter(|last| match self.flaw {
             Some(Flaw::Revokes) => !proposal.goes_before(last),
             Some(Flaw::OverridesMore) => !proposal.change.removes().contains(&last.by),
+            Some(Flaw::OverridesStay) => !proposal.removes_proposer_of(last),
             _ => !proposal.overrides(last),
         })
     }

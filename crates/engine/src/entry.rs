@@ -57,6 +57,10 @@ pub(crate) struct Cancellation {
     /// The count first.
     #[n(1)]
     pub(crate) parts: Vec<Part>,
+    /// The lower site that had counted it too, when this was taken back. (That may have been taken back since, for a still
+    /// lower one.)
+    #[n(2)]
+    pub(crate) kept_by: SiteId,
 }
 
 /// A piece of a site's row.
@@ -77,6 +81,11 @@ impl Entry {
             What::Counted(count) => Some(count),
             What::Cancelled(_) => None,
         }
+    }
+
+    /// The lowest site keeps a count: what was taken back for a higher one, or for itself, nobody has written.
+    pub(crate) fn contradicts_itself(&self) -> bool {
+        matches!(&self.what, What::Cancelled(cancellation) if cancellation.kept_by >= cancellation.of)
     }
 
     /// Bytes in memory and on the wire, roughly.

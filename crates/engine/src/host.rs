@@ -21,7 +21,10 @@ use quipu_storage::{
 
 use self::recovery::Clock;
 
-pub use self::{discipline::Discipline, sites::Envelope};
+pub use self::{
+    discipline::Discipline,
+    sites::{Envelope, Unfinished},
+};
 use crate::{
     Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
     Refusal, Reply, Settings, Shard, SiteId, Ticket,

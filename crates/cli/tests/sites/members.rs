@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     cluster::{Cluster, wait},
-    harness::{Line, Site, Value},
+    harness::{Cable, Line, Site, Value},
     refused::{copy, wait_for_words},
 };
 
@@ -106,9 +106,9 @@ fn a_dead_site_is_removed_and_refused_when_it_comes_back() {
     let outcome = |cluster: &Cluster| cluster.client(1).call("COUNTER.OUTCOME hits web 1").array().remove(0);
     assert_eq!(outcome(&cluster), Value::Bulk(b"provisional".to_vec()));
     let error = site_command(&cluster, 2, "remove 3").expect_err("it may come back");
-    assert!(error.contains("--dead") && error.contains("nothing was changed"), "{error}");
+    assert!(error.contains("cannot be reached") && error.contains("--dead"), "{error}");
     let error = site_command(&cluster, 2, "remove 1 --dead").expect_err("it runs");
-    assert!(error.contains("stop it first"), "{error}");
+    assert!(error.contains("site 1 is not dead"), "{error}");
     site_command(&cluster, 2, "remove 3 --dead --wait 30").expect("removed");
     for number in [1, 2] {
         let list = site_command(&cluster, number, "list").expect("a list");
@@ -182,25 +182,123 @@ fn a_site_that_leaves_in_order_takes_nothing_with_it() {
     let mut cluster = Cluster::start(3, "");
     cluster.wait_for_link(1, 3);
     cluster.wait_for_link(2, 3);
-    for _ in 0..50 {
-        cluster.client(3).call("INCR hits");
+    let mut created = cluster.client(3);
+    wait("the counter is created", || !created.call("COUNTER.CREATE stock MIN 0 VALUE 10").is_error());
+    for id in 0..50 {
+        cluster.client(3).call(&format!("INCR hits IDMP web {id}"));
     }
-    let said = site_command(&cluster, 3, "drain --wait 30").expect("the others have everything");
-    assert!(said.contains("quipu site remove"), "{said}");
+    let error = site_command(&cluster, 3, "remove 3").expect_err("nobody decides on its own leaving");
+    assert!(error.contains("Run the command at a site that stays"), "{error}");
+    let error = site_command(&cluster, 1, "remove 9").expect_err("there is none");
+    assert!(error.contains("site 9 is not a site of this cluster"), "{error}");
+    let said = site_command(&cluster, 1, "remove 3 --heir 2").expect("one command");
+    assert!(said.contains("removed: 3"), "{said}");
+    // It runs, and knows.
+    cluster.wait_for_info(3, "counting:no,site 3 was removed from the cluster");
+    assert!(cluster.client(3).call("INCR hits").is_error());
+    cluster.take(3).stop();
+    cluster.agree("hits", 50);
+    let list = site_command(&cluster, 2, "list").expect("a list");
+    assert!(list.contains("3        removed; its heir is site 2"), "{list}");
+    let mut spent = 0;
+    wait("all ten can be spent", || {
+        let answers = [1, 2].map(|number| cluster.client(number).call("DECR stock"));
+        spent += answers.iter().filter(|answer| !answer.is_error()).count();
+        spent == 10
+    });
+}
+
+#[test]
+fn a_site_that_was_to_leave_can_stay() {
+    let mut cluster = Cluster::start(3, "");
+    cluster.wait_for_link(1, 3);
+    cluster.wait_for_link(2, 3);
+    cluster.client(3).call("INCR hits");
+    let said = site_command(&cluster, 1, "drain 3 --wait 30").expect("the others have everything");
+    assert!(said.contains("quipu site remove 3"), "{said}");
+    let is_leaving = |list: String| list.contains("3        leaving");
+    wait("all know", || (1..=3).all(|at| is_leaving(site_command(&cluster, at, "list").expect("a list"))));
     let answer = cluster.client(3).call("INCR hits");
     assert!(answer.is_error() && format!("{answer:?}").contains("quipu site stay"), "{answer:?}");
-    // It is taken back, and then it leaves; that holds after a restart, too.
-    site_command(&cluster, 3, "stay").expect("it stays");
-    cluster.client(3).call("INCR hits").integer();
-    site_command(&cluster, 3, "drain --wait 30").expect("the others have everything");
+    // That holds after a restart, too.
     cluster.take(3).stop();
     cluster.start_site(3);
     assert!(cluster.client(3).call("INCR hits").is_error());
+    cluster.wait_for_link(2, 3);
+    cluster.wait_for_link(1, 3);
+    site_command(&cluster, 2, "stay 3 --wait 30").expect("it stays");
+    cluster.client(3).call("INCR hits").integer();
+    cluster.agree("hits", 2);
+    // It says itself that it leaves, is stopped, and removed without being there.
+    site_command(&cluster, 3, "drain --wait 30").expect("the others have everything");
+    cluster.take(3).stop();
+    cluster.wait_for_info(1, "peer3:link=down");
+    site_command(&cluster, 1, "remove 3").expect("it has said that it leaves");
+    cluster.agree("hits", 2);
+}
+
+#[test]
+fn a_site_that_cannot_leave_in_time_says_what_is_open() {
+    let mut cluster = Cluster::start(3, "");
+    cluster.wait_for_link(1, 3);
+    cluster.wait_for_link(2, 3);
+    cluster.take(2).kill();
+    cluster.client(3).call("INCR hits IDMP web 1");
+    let error = site_command(&cluster, 1, "remove 3 --deadline 2").expect_err("site 2 lacks something");
+    for part in
+        ["site 2 lacks", "1 operations are not settled", "still a member", "quipu site stay 3", "--dead"]
+    {
+        assert!(error.contains(part), "{part:?} in {error}");
+    }
+    let list = site_command(&cluster, 1, "list").expect("a list");
+    assert!(list.contains("3        draining") && list.contains("site 2 lacks"), "{list}");
+    assert!(cluster.client(3).call("INCR hits").is_error());
+    site_command(&cluster, 1, "stay 3 --wait 30").expect("it stays");
+    wait("it takes writes", || !cluster.client(3).call("INCR hits").is_error());
     cluster.take(3).kill();
     cluster.wait_for_info(1, "peer3:link=down");
-    cluster.wait_for_info(2, "peer3:link=down");
-    site_command(&cluster, 1, "remove 3 --dead --heir 2 --wait 30").expect("removed");
-    cluster.agree("hits", 51);
-    let error = site_command(&cluster, 1, "remove 9 --dead").expect_err("there is none");
-    assert!(error.contains("site 9 is not a site of this cluster"), "{error}");
+    for command in ["remove 3", "stay 3"] {
+        let error = site_command(&cluster, 1, command).expect_err("it is not there");
+        assert!(error.contains("site 3 cannot be reached"), "{error}");
+    }
+}
+
+#[test]
+fn a_change_that_is_not_in_force_is_shown_and_taken_back() {
+    let mut cluster = Cluster::start(3, "");
+    cluster.wait_for_link(1, 2);
+    cluster.wait_for_link(1, 3);
+    cluster.take(2).kill();
+    let error = site_command(&cluster, 1, "add 4@127.0.0.1:9 --wait 0").expect_err("site 2 has not agreed");
+    assert!(error.contains("waits for sites 2") || error.contains("waits for sites 2, 3"), "{error}");
+    assert!(error.contains("quipu site withdraw"), "{error}");
+    let open = "under way: add site 4, proposed by site 1; sites 2 have not agreed yet";
+    for at in [1, 3] {
+        wait("it is shown", || site_command(&cluster, at, "list").expect("a list").contains(open));
+    }
+    let error = site_command(&cluster, 3, "withdraw").expect_err("it is site 1's");
+    assert!(error.contains("site 1 has proposed to add site 4"), "{error}");
+    site_command(&cluster, 1, "withdraw").expect("it is its own");
+    for at in [1, 3] {
+        wait("it is gone", || !site_command(&cluster, at, "list").expect("a list").contains("under way"));
+    }
+    let error = site_command(&cluster, 1, "withdraw").expect_err("there is none");
+    assert!(error.contains("no change is under way"), "{error}");
+    cluster.start_site(2);
+    site_command(&cluster, 3, "add 5@127.0.0.1:9 --wait 30").expect("nothing is in the way");
+}
+
+#[test]
+fn a_removed_site_that_can_dial_nobody_is_told() {
+    let mut cluster = Cluster::start(3, "");
+    cluster.wait_for_link(1, 3);
+    cluster.take(3).kill();
+    cluster.wait_for_info(1, "peer3:link=down");
+    site_command(&cluster, 1, "remove 3 --dead").expect("removed");
+    for number in [1, 2] {
+        cluster.line(3, number).set(Cable::Cut);
+    }
+    cluster.start_site(3);
+    cluster.wait_for_info(3, "counting:no,site 3 was removed from the cluster");
+    wait_for_words(&cluster.sites[&1], &["site 3 was removed from the cluster, and was told so"]);
 }

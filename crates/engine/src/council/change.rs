@@ -30,8 +30,7 @@ pub enum Change {
         #[n(0)]
         site: SiteId,
     },
-    /// Removes sites that are dead or have been drained: all of them at once, because nobody waits for those whom a
-    /// change removes.
+    /// Removes sites: all of them at once, because nobody waits for those whom a change removes.
     #[n(2)]
     Remove {
         /// Who goes.
@@ -40,6 +39,9 @@ pub enum Change {
         /// Who takes over; it stays.
         #[n(1)]
         heir: SiteId,
+        /// Must all of them be [leaving](Standing::Leaving)? Otherwise they are lost, and what they told nobody with them.
+        #[n(2)]
+        drained: bool,
     },
     /// A restored folder goes on under a new incarnation, which joins and is the heir of the old one.
     #[n(3)]
@@ -54,23 +56,45 @@ pub enum Change {
         #[n(2)]
         address: String,
     },
+    /// The site itself says that it takes no writes any more, and that the others have all that it has counted.
+    #[n(4)]
+    Leave {
+        /// Who says it.
+        #[n(0)]
+        site: SiteId,
+    },
+    /// The site itself, which was about to leave, wants to take writes again.
+    #[n(5)]
+    Stay {
+        /// Who wants it.
+        #[n(0)]
+        site: SiteId,
+    },
 }
 
 impl Change {
     /// Whom it removes.
     pub fn removes(&self) -> BTreeSet<SiteId> {
         match self {
-            Self::Add { .. } | Self::Joined { .. } => BTreeSet::new(),
+            Self::Add { .. } | Self::Joined { .. } | Self::Leave { .. } | Self::Stay { .. } => {
+                BTreeSet::new()
+            }
             Self::Remove { sites, .. } => sites.clone(),
             Self::Restore { old, .. } => BTreeSet::from([*old]),
         }
+    }
+
+    /// Does it rely on what the sites that it removes have said themselves?
+    pub(super) fn is_planned_removal(&self) -> bool {
+        matches!(self, Self::Remove { drained: true, .. })
     }
 
     /// Has it, or the same by another's proposal, come into force?
     pub fn is_in(&self, config: &Config) -> bool {
         match self {
             Self::Add { site, .. } | Self::Restore { new: site, .. } => config.sites.contains_key(site),
-            Self::Joined { site } => config.standing(*site) == Some(Standing::Member),
+            Self::Joined { site } | Self::Stay { site } => config.standing(*site) == Some(Standing::Member),
+            Self::Leave { site } => config.standing(*site) == Some(Standing::Leaving),
             Self::Remove { sites, .. } => sites.iter().all(|site| config.removed.contains_key(site)),
         }
     }
@@ -81,8 +105,10 @@ impl std::fmt::Display for Change {
         match self {
             Self::Add { site, .. } => write!(f, "add site {site}"),
             Self::Joined { site } => write!(f, "let site {site} take writes"),
-            Self::Remove { sites, heir } => write!(f, "remove {} with site {heir} as heir", list(sites)),
+            Self::Remove { sites, heir, .. } => write!(f, "remove {} with site {heir} as heir", list(sites)),
             Self::Restore { old, new, .. } => write!(f, "let site {old} go on as {new}"),
+            Self::Leave { site } => write!(f, "let site {site} take no more writes, before it leaves"),
+            Self::Stay { site } => write!(f, "let site {site} take writes again"),
         }
     }
 }
@@ -104,6 +130,9 @@ impl Config {
         }
         match change {
             Change::Joined { site } if *site != by => Err(BadChange::NotJoining { site: *site }),
+            Change::Leave { site } | Change::Stay { site } if *site != by => {
+                Err(BadChange::OnlyItself { site: *site })
+            }
             _ => self.changed(change),
         }
     }
@@ -123,12 +152,30 @@ impl Config {
                 Some(seat) if seat.standing == Standing::Joining => seat.standing = Standing::Member,
                 _ => return Err(BadChange::NotJoining { site: *site }),
             },
-            Change::Remove { sites, heir } => {
+            Change::Leave { site } => {
+                next.turn(*site, Standing::Member, Standing::Leaving)?;
+                if !next.sites.values().any(|seat| seat.standing == Standing::Member) {
+                    return Err(BadChange::NobodyStays { site: *site });
+                }
+            }
+            Change::Stay { site } => next.turn(*site, Standing::Leaving, Standing::Member)?,
+            Change::Remove { sites, heir, drained } => {
                 if sites.is_empty() {
                     return Err(BadChange::Nobody);
                 }
-                if self.listed(*heir)? == Standing::Joining || sites.contains(heir) {
+                // Where the members are lost, those who were about to leave must be able to go on.
+                let inherits = match self.listed(*heir)? {
+                    Standing::Joining => false,
+                    Standing::Member => true,
+                    Standing::Leaving => !drained,
+                };
+                if !inherits || sites.contains(heir) {
                     return Err(BadChange::CannotInherit { heir: *heir });
+                }
+                let counts = |site: &&SiteId| self.standing(**site) != Some(Standing::Leaving);
+                if let Some(site) = sites.iter().find(counts).filter(|_| *drained) {
+                    self.listed(*site)?;
+                    return Err(BadChange::NotDrained { site: *site });
                 }
                 sites.iter().try_for_each(|site| next.unseat(*site, *heir).map(drop))?;
             }
@@ -146,6 +193,14 @@ impl Config {
 
     fn listed(&self, site: SiteId) -> Result<Standing, BadChange> {
         self.standing(site).ok_or(BadChange::NotListed { site })
+    }
+
+    fn turn(&mut self, site: SiteId, from: Standing, to: Standing) -> Result<(), BadChange> {
+        match self.sites.get_mut(&site) {
+            Some(seat) if seat.standing == from => seat.standing = to,
+            _ => return Err(BadChange::OtherStanding { site, needed: from }),
+        }
+        Ok(())
     }
 
     fn seat(&mut self, before: &Self, site: SiteId, name: &str, address: &str) -> Result<(), BadChange> {

@@ -54,6 +54,19 @@ pub enum Standing {
     /// It takes writes.
     #[n(1)]
     Member,
+    /// It takes no writes any more, and all others have what it has counted: it may be removed, or stay after all.
+    #[n(2)]
+    Leaving,
+}
+
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Joining => "joining",
+            Self::Member => "member",
+            Self::Leaving => "leaving",
+        })
+    }
 }
 
 /// What became of a site that was removed.
@@ -115,10 +128,11 @@ impl Config {
         self.epoch == other.epoch && standings(self) == standings(other) && self.removed == other.removed
     }
 
-    /// Can changes lead from this list to the other? Sites are never forgotten, and never come back.
+    /// Can changes lead from this list to the other? Sites are never forgotten, never come back, and join once.
     pub(super) fn can_become(&self, other: &Self) -> bool {
         let remains = |(site, seat): (&SiteId, &Seat)| match other.standing(*site) {
-            Some(standing) => standing >= seat.standing,
+            Some(Standing::Joining) => seat.standing == Standing::Joining,
+            Some(Standing::Member | Standing::Leaving) => true,
             None => other.removed.contains_key(site),
         };
         self.epoch < other.epoch

@@ -30,8 +30,13 @@ impl Proposal {
         ours > theirs || (ours == theirs && self.by < other.by)
     }
 
-    /// Can it be agreed to on top of the other, whose proposer is lost?
+    /// Can it be agreed to on top of the other, whose proposer is lost? A planned removal cannot: who has said that it
+    /// leaves may have proposed to stay, and decided it.
     pub(super) fn overrides(&self, other: &Self) -> bool {
+        !self.change.is_planned_removal() && self.removes_proposer_of(other)
+    }
+
+    pub(super) fn removes_proposer_of(&self, other: &Self) -> bool {
         let removed = self.change.removes();
         removed.contains(&other.by) && removed.is_superset(&other.change.removes())
     }
@@ -67,6 +72,11 @@ impl Notice {
     /// The list of the site that states it.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// What that site has agreed to, each on top of the one before; an open proposal of its own is the last.
+    pub fn agreed(&self) -> &[Proposal] {
+        &self.agreed
     }
 
     pub(super) fn check(&self) -> Result<(), BadChange> {

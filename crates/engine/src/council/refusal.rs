@@ -1,5 +1,6 @@
 //! Why a change cannot be, and why a site is not listened to.
 
+use super::Standing;
 use crate::SiteId;
 
 /// A change that cannot be proposed. Nothing has changed.
@@ -73,6 +74,35 @@ pub enum BadChange {
         /// Who was named.
         site: SiteId,
     },
+    /// Nobody else knows whether a site takes writes.
+    #[error("site {site} itself says whether it leaves or stays; nothing was changed")]
+    OnlyItself {
+        /// Who was named.
+        site: SiteId,
+    },
+    /// Somebody must go on.
+    #[error("no member would be left if site {site} left; nothing was changed")]
+    NobodyStays {
+        /// Who wants to leave.
+        site: SiteId,
+    },
+    /// It is not as the change needs it.
+    #[error("site {site} is not {needed}; nothing was changed")]
+    OtherStanding {
+        /// Who was named.
+        site: SiteId,
+        /// What it would have to be.
+        needed: Standing,
+    },
+    /// It may have counted what nobody else knows.
+    #[error(
+        "site {site} has not said that it takes no more writes and that the others have all that it has counted; nothing was \
+         changed. `quipu site remove {site}` asks it to; if it is lost, say so: --dead"
+    )]
+    NotDrained {
+        /// Who was named.
+        site: SiteId,
+    },
     /// Another change is under way.
     #[error(
         "site {by} has proposed to {change}, and changes are made one at a time; nothing was changed. Wait until it is done. \
@@ -88,7 +118,7 @@ pub enum BadChange {
     /// An own change is under way.
     #[error(
         "this site has already proposed to {change}, and changes are made one at a time; nothing was changed. Wait until it \
-         is done, or withdraw it"
+         is done, or take it back: `quipu site withdraw`"
     )]
     OwnUnderWay {
         /// What.

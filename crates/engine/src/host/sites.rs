@@ -1,6 +1,6 @@
 //! Messages between sites: what comes in goes into the batch; what goes out speaks of what is durable.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
 
@@ -23,6 +23,17 @@ pub struct Envelope {
     pub shard: ShardId,
     /// The message.
     pub message: Message,
+}
+
+/// What must come to its end before a site can leave and take nothing with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Unfinished {
+    /// Commands that wait for other sites, and may still count.
+    pub commands: u64,
+    /// Own operations that are not settled.
+    pub operations: u64,
+    /// How many own changes another site lacks, or has not acknowledged; only of those that lack some.
+    pub behind: BTreeMap<SiteId, u64>,
 }
 
 impl<L: Log, T: Table> Host<L, T> {
@@ -146,9 +157,14 @@ impl<L: Log, T: Table> Host<L, T> {
         self.shards.iter().flatten().all(|running| running.shard.is_caught_up())
     }
 
-    /// Are there commands that wait for other sites, and may still count?
-    pub fn is_waiting(&self) -> bool {
-        self.shards.iter().flatten().any(|running| !running.shard.keys_of_waiting().is_empty())
+    /// What of this site's own has yet to come to its end, in all shards that are open.
+    pub fn unfinished(&self) -> Unfinished {
+        let mut unfinished = Unfinished::default();
+        for running in self.shards.iter().flatten() {
+            running.shard.add_unfinished(&mut unfinished);
+        }
+        unfinished.behind.retain(|_, changes| *changes > 0);
+        unfinished
     }
 
     /// The books of all shards.

@@ -206,6 +206,15 @@ impl Links {
         })
     }
 
+    /// The lowest site for whose sake a count of an operation was taken back, as far as that is not settled.
+    pub(crate) fn kept_by(&self, hash: OperationHash) -> Option<SiteId> {
+        let cancellations = self.entries(hash).filter_map(|(_, entry)| match &entry.what {
+            What::Cancelled(cancellation) => Some(cancellation.kept_by),
+            What::Counted(_) => None,
+        });
+        cancellations.min()
+    }
+
     /// The number, here, of the oldest change that has to be in memory.
     pub(crate) fn oldest_here(&self) -> u64 {
         self.origins.values().filter_map(Origin::oldest_here).min().unwrap_or(u64::MAX)

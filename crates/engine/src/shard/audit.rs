@@ -3,7 +3,7 @@
 use quipu_crdt::Pn;
 
 use super::{Shard, tally};
-use crate::SiteId;
+use crate::{SiteId, Unfinished};
 
 /// What was counted at this site and why, and what is known of the others. Totals are modulo 2^64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,6 +82,16 @@ impl Shard {
     pub(crate) fn acknowledged_by(&self, position: u64) -> impl Iterator<Item = SiteId> {
         let own = self.settings.site;
         self.links.peers.iter().filter(move |(_, peer)| peer.received(own) >= position).map(|(site, _)| *site)
+    }
+
+    pub(crate) fn add_unfinished(&self, sum: &mut Unfinished) {
+        let own = self.links.own();
+        sum.commands += self.keys_of_waiting().len() as u64;
+        sum.operations += own.open.len() as u64;
+        for (site, peer) in &self.links.peers {
+            let missing = own.position.saturating_sub(peer.received(self.settings.site));
+            *sum.behind.entry(*site).or_default() += missing;
+        }
     }
 
     /// Has this site, which joins, everything that the others had when they listed it?

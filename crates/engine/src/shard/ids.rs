@@ -175,6 +175,7 @@ impl Shard {
         if counts.len() < 2 || !self.settings.rules.keep(Rule::LowestKeeps) {
             return;
         }
+        let kept_by = counts[0].0;
         for (site, count) in &counts[1..] {
             let is_heir = *site != self.settings.site;
             if !self.links.answers_for(*site)
@@ -186,7 +187,7 @@ impl Shard {
             let key =
                 self.links.entries(hash).find(|(other, _)| other == site).map(|(_, entry)| entry.key.clone());
             let Some(key) = key else { continue };
-            let mut cancellation = Cancellation { of: *site, parts: Vec::new() };
+            let mut cancellation = Cancellation { of: *site, parts: Vec::new(), kept_by };
             if count.applied != 0 {
                 cancellation.parts.push(Part { site: *site, amount: count.applied, end: count.end });
             }
@@ -244,14 +245,14 @@ impl Shard {
         let own = self.settings.site;
         let settled = self.operations.outcome(hash, id.id, now, own);
         let keeper = self.known(hash);
-        let counted_at = match (settled, keeper) {
-            (Outcome::Counted(Added { site, .. }), _) | (_, Some((site, _))) => Some(site),
-            _ => self.links.counts(hash).first().map(|(site, _)| *site),
-        };
         if self.links.count_of(hash, own).is_some()
-            && self.links.is_cancelled(hash, own)
-            && let Some(counted_at) = counted_at
+            && let Some(kept_by) = self.links.kept_by(hash).filter(|_| self.links.is_cancelled(hash, own))
         {
+            let counted_at = match (settled, keeper) {
+                (Outcome::Counted(Added { site, .. }), _) | (_, Some((site, _))) => site,
+                // Who counts it has not been heard here yet.
+                _ => kept_by,
+            };
             return Outcome::Cancelled { counted_at };
         }
         match (settled, keeper) {

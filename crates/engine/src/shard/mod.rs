@@ -17,6 +17,7 @@ mod receive;
 mod rights;
 mod room;
 mod send;
+mod sweep;
 mod transient;
 
 use std::{
@@ -31,7 +32,7 @@ pub use self::{
     audit::{ShardAudit, SiteAudit},
     listing::Listing,
 };
-pub(crate) use self::{listing::ListFrom, send::SweepWanted};
+pub(crate) use self::{listing::ListFrom, sweep::SweepWanted};
 use self::{passing::Passing, rights::Waiting, room::Room, transient::Pending};
 use crate::{
     Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,

@@ -5,6 +5,7 @@ use crate::{
     BadMessage, Message, Moment, Rule, SiteId,
     counter::Counter,
     counters::VERSION_MAX,
+    entry::Entry,
     links::{Changed, KeyRow, Part, Sweep, Swept, WireRow},
 };
 
@@ -88,6 +89,9 @@ impl Shard {
             let is_within = numbers.clone().all(|number| part.from < number && number <= part.to);
             if part.from > part.to || part.to > VERSION_MAX / 2 || !is_sorted || !is_within {
                 return Err(BadMessage::Impossible("a part whose positions are out of order"));
+            }
+            if part.entries.iter().any(Entry::contradicts_itself) {
+                return Err(BadMessage::Impossible("a count that was taken back for a higher site"));
             }
         }
         Ok(())

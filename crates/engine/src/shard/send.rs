@@ -3,28 +3,37 @@
 
 use std::collections::BTreeSet;
 
-use quipu_storage::Page;
-
-use super::{ListFrom, Shard, Unreadable};
+use super::Shard;
 use crate::{
     EXCHANGE_BYTES_MAX, Message, Rule, SiteId,
     links::{Changed, Hearsay, KeyRow, Origin, Part, Received, Sweep, Swept},
 };
 
-/// So many rows are looked at for one piece of a sweep.
-pub(crate) const SWEEP_ROWS_MAX: usize = 1024;
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
 /// else to say.
 const GOSSIP_DELAY_MS: u64 = 20;
 
-/// A peer needs all rows of a stream: the table's page after this key is needed for the next piece.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SweepWanted {
-    origin: SiteId,
-    /// Rows that are not newer than this are there already.
-    from: u64,
-    until: u64,
-    pub(crate) after: Option<Vec<u8>>,
+/// Why a peer is to hear something although there is nothing new in the streams.
+#[derive(Debug, Clone, Copy)]
+struct Reasons {
+    /// It waits to hear how far this site has got.
+    owed: bool,
+    /// It does not know yet that operations are settled, or what others have said,
+    owes_settled: bool,
+    /// and has waited long enough for something else to go with that.
+    is_time_to_tell: bool,
+    /// This site waits to hear how far it has got: an own operation is not settled.
+    wants_answer: bool,
+    /// That, or an operation of others of which the peer has to tell.
+    has_open: bool,
+    /// Nothing was sent for so long that it is time to ask.
+    was_silent: bool,
+}
+
+impl Reasons {
+    fn is_any(&self) -> bool {
+        self.owed || (self.owes_settled && self.is_time_to_tell) || (self.has_open && self.was_silent)
+    }
 }
 
 impl Shard {
@@ -71,87 +80,54 @@ impl Shard {
     }
 
     /// Which streams a peer has to hear from us: the own one, and those of sites that it does not hear.
-    fn streams_for(&self, peer: SiteId) -> Vec<SiteId> {
+    pub(super) fn streams_for(&self, peer: SiteId) -> Vec<SiteId> {
         let Some(it) = self.links.peers.get(&peer) else { return Vec::new() };
         let own = self.settings.site;
         let sites = self.links.origins.keys().copied();
         sites.filter(|site| *site == own || (*site != peer && !it.hears(*site))).collect()
     }
 
-    /// Does a peer need all rows of a stream?
-    pub(crate) fn sweep_wanted(&self, peer: SiteId, now_ms: u64) -> Option<SweepWanted> {
-        let it = self.links.peers.get(&peer)?;
-        let wanted = self.next_sweep(peer)?;
-        let was_sent = it.sweep_sent.as_ref().is_some_and(|(origin, sent)| {
-            *origin == wanted.origin && sent.until == wanted.until && sent.after == wanted.after
-        });
-        (!was_sent || now_ms >= it.ask_again_ms()).then_some(wanted)
-    }
-
-    /// The next piece that a peer needs, whether or not it is on its way.
-    fn next_sweep(&self, peer: SiteId) -> Option<SweepWanted> {
-        let it = self.links.peers.get(&peer)?;
-        for site in self.streams_for(peer) {
-            let origin = &self.links.origins[&site];
-            let from = it.received(site);
-            if from >= origin.since() || from >= origin.position {
-                continue;
-            }
-            let (until, after) = match it.swept(site) {
-                Some(Swept { until, after: None }) if *until > from => continue,
-                Some(Swept { until, after }) if *until > from => (*until, after.clone()),
-                _ => (origin.position, None),
-            };
-            return Some(SweepWanted { origin: site, from, until, after });
-        }
-        None
-    }
-
-    /// The next piece of a sweep.
-    pub(crate) fn sweep(&mut self, wanted: SweepWanted, page: &Page) -> Result<Sweep, Unreadable> {
-        let SweepWanted { origin, from, until, after } = wanted;
-        let own = self.settings.site;
-        let view = |counter: &crate::counter::Counter, version: u64| {
-            Some(
-                (counter.version_of(own, version, origin) > from).then(|| counter.wire(own, version, origin)),
-            )
-        };
-        let begin = ListFrom { prefix: b"", after: after.as_deref(), limit: SWEEP_ROWS_MAX };
-        let (seen, mut next) = self.look_through(begin, page, view)?;
-        let mut rows = Vec::new();
-        let mut bytes = 0;
-        for (key, row) in seen {
-            if bytes > EXCHANGE_BYTES_MAX {
-                next = Some(rows.last().map_or_else(Vec::new, |row: &KeyRow| row.key.to_vec()));
-                break;
-            }
-            if let Some(row) = row.flatten() {
-                bytes += 32 + key.len() + row.bytes();
-                rows.push(KeyRow { key: key.into(), row });
-            }
-        }
-        Ok(Sweep { origin, until, after, next, rows })
-    }
-
     /// What is to be said to a peer now, with a piece of a sweep if it needs one.
     pub(crate) fn message_for(&mut self, site: SiteId, sweep: Option<Sweep>, now_ms: u64) -> Option<Message> {
-        let own = self.settings.site;
         let asks = self.asks(site, now_ms);
         let passed_on = self.pass_on(site, now_ms);
-        let Origin { settled, last_settled, .. } = *self.links.own();
-        // Of those of others it is to hear that they are settled, of the own ones how far others have got.
-        let answer = !self.links.own().open.is_empty();
-        let has_open = answer || self.has_open_of(site);
-        let streams = self.streams_for(site);
-        let peer = self.links.peers.get_mut(&site)?;
+        let peer = self.links.peers.get(&site)?;
         if !peer.may_send(now_ms) && asks.is_empty() && passed_on.is_none() {
             let pace_ms = peer.pace_ms();
             self.wake(pace_ms);
             return None;
         }
+        let parts = self.parts_for(site, now_ms);
+        let has_news = !parts.is_empty() || !asks.is_empty() || passed_on.is_some() || sweep.is_some();
+        let reasons = self.reasons_to_speak(site, now_ms)?;
+        if !has_news && !reasons.is_any() {
+            self.wake_for(site, &reasons);
+            return None;
+        }
+        self.note_sent(site, sweep.as_ref(), now_ms);
+        self.wake_for(site, &Reasons { owes_settled: false, ..reasons });
+        let own = self.links.own();
+        let connected = self.links.peers.iter().filter(|(_, peer)| peer.connected);
+        Some(Message {
+            position: own.position,
+            settled: own.settled,
+            received: self.received_by_us(),
+            hearsay: self.hearsay_for(site),
+            direct: connected.map(|(site, _)| *site).collect(),
+            parts,
+            sweep,
+            asks,
+            passed_on,
+            epoch: self.links.membership.epoch,
+            answer: (reasons.wants_answer && reasons.was_silent).then_some(true),
+        })
+    }
+
+    /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on.
+    fn parts_for(&mut self, site: SiteId, now_ms: u64) -> Vec<Part> {
         let mut parts = Vec::new();
         let mut room = EXCHANGE_BYTES_MAX;
-        for stream in streams {
+        for stream in self.streams_for(site) {
             let Some(origin) = self.links.origins.get(&stream) else { continue };
             let Some(peer) = self.links.peers.get_mut(&site) else { continue };
             let Some(from) = peer.next(stream, origin.position) else { continue };
@@ -161,8 +137,9 @@ impl Shard {
                 // It needs a sweep first.
                 continue;
             }
+            let end = origin.position;
             let part = self.part(stream, from, swept, &mut room);
-            let is_all = part.to == self.links.origins[&stream].position;
+            let is_all = part.to == end;
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, part.to, now_ms);
             }
@@ -172,54 +149,45 @@ impl Shard {
                 break;
             }
         }
-        let is_swept = self.next_sweep(site).is_some();
-        let peer = self.links.peers.get_mut(&site)?;
-        let owes_settled = peer.gossip || peer.settled_told < last_settled;
-        let is_silent = now_ms >= peer.ask_again_ms();
-        let speaks = !parts.is_empty()
-            || !asks.is_empty()
-            || passed_on.is_some()
-            || sweep.is_some()
-            || peer.owed
-            || (owes_settled && now_ms >= peer.last_sent_ms() + GOSSIP_DELAY_MS)
-            || (has_open && is_silent);
-        if speaks {
-            peer.sent_at(now_ms);
-            peer.settled_told = settled;
-            if let Some(sweep) = &sweep {
-                peer.sweep_sent =
-                    Some((sweep.origin, Swept { until: sweep.until, after: sweep.after.clone() }));
-            }
+        parts
+    }
+
+    /// Why a peer is to hear something although there is nothing new in the streams.
+    fn reasons_to_speak(&self, site: SiteId, now_ms: u64) -> Option<Reasons> {
+        let peer = self.links.peers.get(&site)?;
+        let own = self.links.own();
+        let wants_answer = !own.open.is_empty();
+        let owes_settled = peer.gossip || peer.settled_told < own.last_settled;
+        Some(Reasons {
+            owed: peer.owed,
+            owes_settled,
+            is_time_to_tell: now_ms >= peer.last_sent_ms() + GOSSIP_DELAY_MS,
+            wants_answer,
+            has_open: wants_answer || self.has_open_of(site),
+            was_silent: now_ms >= peer.ask_again_ms(),
+        })
+    }
+
+    fn note_sent(&mut self, site: SiteId, sweep: Option<&Sweep>, now_ms: u64) {
+        let settled = self.links.own().settled;
+        let Some(peer) = self.links.peers.get_mut(&site) else { return };
+        peer.sent_at(now_ms);
+        peer.settled_told = settled;
+        if let Some(Sweep { origin, until, after, .. }) = sweep {
+            peer.sweep_sent = Some((*origin, Swept { until: *until, after: after.clone() }));
         }
+    }
+
+    /// Looks at a peer again when it may have to hear something.
+    fn wake_for(&mut self, site: SiteId, reasons: &Reasons) {
+        let is_swept = self.next_sweep(site).is_some();
+        let Some(peer) = self.links.peers.get(&site) else { return };
         let wake = [
             peer.wake_ms(),
-            (!speaks && owes_settled).then_some(peer.last_sent_ms() + GOSSIP_DELAY_MS),
-            (has_open || is_swept).then_some(peer.ask_again_ms()),
+            reasons.owes_settled.then_some(peer.last_sent_ms() + GOSSIP_DELAY_MS),
+            (reasons.has_open || is_swept).then_some(peer.ask_again_ms()),
         ];
         wake.into_iter().flatten().for_each(|wake_ms| self.wake(wake_ms));
-        if !speaks {
-            return None;
-        }
-        Some(Message {
-            position: self.links.own().position,
-            settled,
-            received: self.received_by_us(),
-            hearsay: self.hearsay_for(site),
-            direct: self
-                .links
-                .peers
-                .iter()
-                .filter(|(_, peer)| peer.connected)
-                .map(|(site, _)| *site)
-                .collect(),
-            parts,
-            sweep,
-            asks,
-            passed_on,
-            epoch: self.links.membership.epoch,
-            answer: (answer && is_silent).then_some(true),
-        })
-        .filter(|_| own != site)
     }
 
     fn wake(&mut self, wake_ms: u64) {

@@ -11,6 +11,8 @@ pub(crate) const ONE_LIST: &str = "who is kept by a list never has another one o
 pub(crate) const ALL_REFUSE: &str = "once a removal is in force, all who stay refuse whom it removes";
 pub(crate) const WRITERS_ARE_LISTED: &str = "who takes writes is listed, or refused, by all who count";
 
+pub(crate) const LEAVERS_ARE_SILENT: &str = "who is removed as planned takes no writes";
+
 /// A list without names and addresses, which may differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct List {
@@ -54,6 +56,13 @@ impl History {
         };
         let lists = || self.0.iter();
         lists().all(|a| lists().all(|b| a.0 == b.0 || a.0.epoch != b.0.epoch || apart(a, b)))
+    }
+
+    /// Where all removals are planned: nobody whom a list has removed takes writes, whether or not it has heard of it.
+    pub(crate) fn leavers_are_silent<'a>(&self, mut councils: impl Iterator<Item = &'a Council>) -> bool {
+        let is_removed =
+            |site: SiteId| self.0.keys().any(|list| list.removed.iter().any(|(removed, _)| *removed == site));
+        councils.all(|council| council.standing() != Some(Standing::Member) || !is_removed(council.site()))
     }
 
     pub(crate) fn all_refuse<'a>(&self, councils: &(impl Iterator<Item = &'a Council> + Clone)) -> bool {

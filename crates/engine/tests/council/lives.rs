@@ -79,7 +79,7 @@ impl World {
     }
 
     fn members(&self) -> usize {
-        self.live().filter(|council| council.standing() == Some(Standing::Member)).count()
+        self.live().filter(|council| council.standing() >= Some(Standing::Member)).count()
     }
 
     /// An id that was never used, not even on a list that was left behind.
@@ -230,7 +230,9 @@ impl World {
         let config = self.nodes[&at].council.config().clone();
         let listed: Vec<SiteId> = config.sites.keys().copied().collect();
         let other = if listed.is_empty() { at } else { *self.random.pick(&listed) };
-        match self.random.below(5) {
+        match self.random.below(8) {
+            5 | 6 => Change::Leave { site: at },
+            7 => Change::Stay { site: at },
             0 | 1 => {
                 let number = u16::try_from(1 + self.random.below(7)).expect("small");
                 let site = self.new_id(number);
@@ -249,7 +251,9 @@ impl World {
                 if sites.is_empty() || self.random.chance(0.3) {
                     sites.insert(other);
                 }
-                Change::Remove { sites, heir: at }
+                // Who is lost may have said before that it leaves.
+                let drained = sites.iter().all(|site| config.standing(*site) == Some(Standing::Leaving));
+                Change::Remove { sites, heir: at, drained: drained && self.random.chance(0.8) }
             }
         }
     }
@@ -304,7 +308,7 @@ impl World {
         let mut is_repairable = self.members() == 0;
         for one in live {
             let config = self.nodes[&one].council.config().clone();
-            let is_member = config.standing(one) == Some(Standing::Member);
+            let is_member = config.standing(one) >= Some(Standing::Member);
             let gone = self.gone(&self.nodes[&one].council);
             if !is_member || gone.contains(&one) {
                 continue;
@@ -313,7 +317,7 @@ impl World {
             if gone.is_empty() {
                 continue;
             }
-            let change = Change::Remove { sites: gone, heir: one };
+            let change = Change::Remove { sites: gone, heir: one, drained: false };
             let step =
                 self.council(one).propose(change.clone()).map_err(|why| format!("no repair: {why}"))?;
             self.finish(one, step, false)?;

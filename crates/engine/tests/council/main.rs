@@ -35,5 +35,10 @@ fn add(number: u16) -> Change {
 }
 
 fn remove(numbers: &[u16], heir: u16) -> Change {
-    Change::Remove { sites: sites(numbers), heir: site(heir) }
+    Change::Remove { sites: sites(numbers), heir: site(heir), drained: false }
+}
+
+/// They have said themselves that they leave.
+fn remove_drained(numbers: &[u16], heir: u16) -> Change {
+    Change::Remove { sites: sites(numbers), heir: site(heir), drained: true }
 }

@@ -27,8 +27,8 @@ use Event::{Lost, Propose, Withdraw};
 
 use crate::{
     add,
-    checks::{self, ALL_REFUSE, History, ONE_LIST, WRITERS_ARE_LISTED},
-    cluster, remove, site,
+    checks::{self, ALL_REFUSE, History, LEAVERS_ARE_SILENT, ONE_LIST, WRITERS_ARE_LISTED},
+    cluster, remove, remove_drained, site,
 };
 
 const PROGRESS: &str =
@@ -213,6 +213,12 @@ impl Model for Cluster {
             Property::always(WRITERS_ARE_LISTED, |_: &Self, world: &World| {
                 checks::writers_are_listed(&world.councils())
             }),
+            Property::always(LEAVERS_ARE_SILENT, |model: &Self, world: &World| {
+                let is_unplanned =
+                    |event: &Event| matches!(event, Propose(Change::Remove { drained: false, .. }));
+                model.events.iter().any(|(_, event)| is_unplanned(event))
+                    || world.history.leavers_are_silent(world.councils())
+            }),
             Property::always(PROGRESS, |model: &Self, world: &World| {
                 // A removal that is withdrawn may leave a lost site behind.
                 model.events.iter().any(|(_, event)| *event == Withdraw)
@@ -278,6 +284,12 @@ fn removal_that_is_withdrawn() -> Cluster {
     Cluster { is_decided: !is_large, ..of(&[1, 2, 3, 4], &[], &events) }
 }
 
+/// Site 3 says that it leaves, and thinks better of it, while another one removes it.
+fn planned_removal() -> Cluster {
+    let [leave, stay] = [Change::Leave { site: site(3) }, Change::Stay { site: site(3) }];
+    of(&[1, 2, 3], &[], &[(3, Propose(leave)), (3, Propose(stay)), (1, Propose(remove_drained(&[3], 1)))])
+}
+
 #[test]
 fn one_change() {
     check("one joins", joining());
@@ -296,6 +308,18 @@ fn two_changes_at_once() {
     check("one joins while another is removed", of(&[1, 2], &[3], &events));
     let events = [(1, Propose(add(4))), (1, Withdraw), (3, Propose(remove(&[2], 1)))];
     check("one is withdrawn", of(&[1, 2, 3], &[4], &events));
+}
+
+#[test]
+fn a_planned_removal() {
+    check("it may stay", planned_removal());
+    let leave = |number| (number, Propose(Change::Leave { site: site(number) }));
+    let events = [leave(3), leave(2), (1, Propose(remove_drained(&[2, 3], 1)))];
+    check("two leave", of(&[1, 2, 3], &[], &events));
+    let events = [leave(3), (1, Propose(remove_drained(&[3], 1))), (1, Withdraw)];
+    check("it is withdrawn", of(&[1, 2, 3], &[], &events));
+    let events = [leave(3), (1, Propose(remove_drained(&[3], 1))), (2, Propose(remove(&[3], 2)))];
+    check("another one takes it for lost", of(&[1, 2, 3], &[], &events));
 }
 
 /// It is lost before or after anybody, or everybody, has heard of its proposal and agreed.
@@ -331,6 +355,7 @@ fn wrong_ones_have_a_counterexample() {
         steps_to_break(Flaw::Revokes, ALL_REFUSE, removal_of_each_other()),
         steps_to_break(Flaw::ListensToLeavers, ONE_LIST, removal_of_a_proposer()),
         steps_to_break(Flaw::OverridesMore, ONE_LIST, removal_of_who_removes()),
+        steps_to_break(Flaw::OverridesStay, LEAVERS_ARE_SILENT, planned_removal()),
         steps_to_break(Flaw::ForgetsUnderneath, ONE_LIST, removal_that_is_withdrawn()),
     ];
     println!("steps to a counterexample: {steps:?}");

@@ -10,7 +10,7 @@ use quipu_engine::{
     },
 };
 
-use crate::{add, checks::List, cluster, remove, site, sites};
+use crate::{add, checks::List, cluster, remove, remove_drained, site, sites};
 
 /// Everybody hears everybody, until nothing changes.
 fn talk(councils: &mut [&mut Council]) {
@@ -363,4 +363,39 @@ fn the_bytes_stay_the_same() {
     let first = "0183820100838301a2820100836273316a686f7374313a3733383101820200836273326a686f7374323a3733383101a0018183\
                  820100018200838203006273336a686f7374333a3733383180";
     assert_eq!(hex, first);
+}
+
+#[test]
+fn a_site_leaves_in_order_or_stays() {
+    let [mut one, mut two, mut three] = of([1, 2, 3]);
+    let not_drained = Err(BadChange::NotDrained { site: site(3) });
+    assert_eq!(one.propose(remove_drained(&[3], 1)), not_drained, "it has not said so");
+    assert_eq!(one.propose(Change::Leave { site: site(3) }), Err(BadChange::OnlyItself { site: site(3) }));
+    assert_eq!(three.stay(), Ok(Step::default()), "it does");
+    let _proposed = three.leave().expect("a change");
+    assert!(three.is_about_to_leave());
+    assert_eq!(one.propose(remove_drained(&[3], 1)), not_drained, "it is not in force");
+    // It takes that back before it is in force, and after.
+    let _withdrawn = three.stay().expect("withdrawn");
+    assert!(!three.is_about_to_leave() && three.waiting().is_none());
+    let _proposed = three.leave().expect("a change");
+    talk(&mut [&mut one, &mut two, &mut three]);
+    assert_eq!(one.config().standing(site(3)), Some(Standing::Leaving));
+    assert_eq!(three.leave(), Ok(Step::default()), "it does");
+    let _proposed = three.stay().expect("a change");
+    assert_eq!(three.standing(), Some(Standing::Leaving), "the others have not agreed");
+    talk(&mut [&mut one, &mut two, &mut three]);
+    assert_eq!(three.standing(), Some(Standing::Member));
+    assert_eq!(one.propose(remove_drained(&[3], 1)), not_drained, "it stays");
+    // It leaves, and nobody who leaves is an heir.
+    let _proposed = three.leave().expect("a change");
+    talk(&mut [&mut one, &mut two, &mut three]);
+    let heir = |heir| Change::Remove { sites: sites(&[2]), heir: site(heir), drained: false };
+    assert!(one.config().after(site(1), &heir(3)).is_ok(), "if all else is lost");
+    let _proposed = two.leave().expect("a change");
+    talk(&mut [&mut one, &mut two, &mut three]);
+    assert_eq!(one.leave(), Err(BadChange::NobodyStays { site: site(1) }));
+    assert_eq!(one.propose(remove_drained(&[2], 3)), Err(BadChange::CannotInherit { heir: site(3) }));
+    let _proposed = one.propose(remove_drained(&[2, 3], 1)).expect("both leave");
+    assert_eq!(one.config().sites.keys().copied().collect::<Vec<_>>(), [site(1)]);
 }

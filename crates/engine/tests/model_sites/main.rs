@@ -78,6 +78,7 @@ fn retries_at_three_sites_count_once() {
     look_through(&[
         (plans::retry_at_three, &[REPEAT], &[TIMER, RESTART, Trouble { repeats: 2, ..NONE }]),
         (plans::retries_at_three, &[], &[NONE]),
+        (plans::counted_at_three, &[NONE], &[TIMER]),
         (plans::retries_in_a_line, &[NONE], &[TIMER, RESTART]),
     ]);
 }

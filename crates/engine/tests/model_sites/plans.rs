@@ -52,6 +52,13 @@ pub(crate) fn retry_at_three(trouble: Trouble) -> Plan {
     Plan { trouble, ..plan("a retry at three sites", 3, &[ONE], vec![once(0, 2, THREE_SITES)]) }
 }
 
+/// All three count the operation, and the first and the third hear nothing of each other: the second one's count is taken
+/// back, and settled, before the third knows for whom.
+pub(crate) fn counted_at_three(trouble: Trouble) -> Plan {
+    let clients = vec![once(0, 1, &[0]), once(0, 1, &[1]), once(0, 1, &[2])];
+    Plan { trouble, cut: &[[0, 2]], ..plan("a retry that three count", 3, &[ONE], clients) }
+}
+
 /// The second site passes on what the others say.
 pub(crate) fn retries_in_a_line(trouble: Trouble) -> Plan {
     let clients = vec![once(0, 2, THREE_SITES)];

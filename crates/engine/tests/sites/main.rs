@@ -62,6 +62,28 @@ fn a_retry_that_was_counted_twice_is_taken_back() {
 }
 
 #[test]
+fn who_has_taken_a_count_back_never_names_itself() {
+    let mut world = World::new(3, 1, Settings::default());
+    let all = [(1, 2), (1, 3), (2, 3)].map(|(one, other)| (site(one), site(other)));
+    world.cut.extend(all.into_iter().flat_map(|(one, other)| [(one, other), (other, one)]));
+    for at in [2, 1, 0] {
+        world.add_once(at, b"k", 5, b"one");
+    }
+    world.link(1, 2, true);
+    world.pass(2_000);
+    // Sites 1 and 3 believe in their link, and nothing comes through: site 2 passes nothing on, and has settled its own.
+    world.link(0, 1, true);
+    world.pass(5_000);
+    assert_eq!(world.outcome(2, b"k", b"one"), Outcome::Cancelled { counted_at: site(2) });
+    world.heal();
+    for at in 0..3 {
+        assert!(
+            matches!(world.outcome(at, b"k", b"one"), Outcome::Counted(Added { site: it, .. }) if it == site(1))
+        );
+    }
+}
+
+#[test]
 fn what_has_no_direct_link_is_passed_on() {
     let mut world = World::new(3, 1, Settings::default());
     world.link(0, 2, false);

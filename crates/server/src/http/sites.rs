@@ -20,6 +20,7 @@ use super::{
     request::JsonBody,
     show::Json,
 };
+use crate::links::{Behind, Draining};
 
 /// Where the sites stand in `/v1/sites/{site}`, between the slashes.
 const SITE_PLACE: usize = 3;
@@ -37,8 +38,44 @@ pub struct Cluster {
     pub sites: Vec<SiteFacts>,
     /// Who did, and its heir.
     pub removed: Vec<(String, String)>,
-    /// The change that this site has agreed to, and that is not in force yet.
+    /// The change that is under way, and not in force yet.
     pub change: Option<OpenChange>,
+    /// How far those are that leave.
+    pub draining: Vec<DrainingFacts>,
+}
+
+/// How far a site is that leaves: what must come to its end before it can be removed and takes nothing with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DrainingFacts {
+    /// Its id.
+    pub site: String,
+    /// Commands that wait for other sites, and may still count.
+    pub commands: u64,
+    /// Its operations that are not settled.
+    pub operations: u64,
+    /// Who lacks some of its changes.
+    pub behind: Vec<BehindFacts>,
+}
+
+/// A site that lacks some of another one's changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BehindFacts {
+    /// Its id.
+    pub site: String,
+    /// How many.
+    pub changes: u64,
+}
+
+impl DrainingFacts {
+    pub(crate) fn of(site: SiteId, draining: &Draining) -> Self {
+        let behind = |it: &Behind| BehindFacts { site: it.site.to_string(), changes: it.changes };
+        Self {
+            site: site.to_string(),
+            commands: draining.commands,
+            operations: draining.operations,
+            behind: draining.behind.iter().map(behind).collect(),
+        }
+    }
 }
 
 /// One site of a cluster.
@@ -46,7 +83,7 @@ pub struct Cluster {
 pub struct SiteFacts {
     /// Its id.
     pub site: String,
-    /// `member` or `joining`.
+    /// `member`, `joining`, `draining` (it takes no writes any more) or `leaving` (and all have what it has counted).
     pub state: &'static str,
     /// Where it is dialled from here.
     pub address: Option<String>,
@@ -65,8 +102,8 @@ pub struct OpenChange {
     pub what: String,
     /// Who has proposed it.
     pub by: String,
-    /// Who has yet to agree; its proposer alone knows.
-    pub missing: Option<Vec<String>>,
+    /// Who has yet to agree, as far as is known here.
+    pub missing: Vec<String>,
 }
 
 /// What somebody wishes.
@@ -74,10 +111,18 @@ pub struct OpenChange {
 pub enum Wish {
     /// Others are to belong to the cluster.
     Change(ChangeWish),
-    /// The site that is asked is to take no writes, and tell the others all that it has counted: it is about to leave.
-    Drain,
+    /// A site is to take no writes, and tell the others all that it has counted: it is about to leave.
+    Drain {
+        /// Which; the one that is asked, if none is named.
+        site: Option<SiteName>,
+    },
     /// It stays, after all.
-    Stay,
+    Stay {
+        /// Which; the one that is asked, if none is named.
+        site: Option<SiteName>,
+    },
+    /// The site that is asked takes its open proposal back.
+    Withdraw,
 }
 
 /// A change that somebody wishes.
@@ -90,13 +135,13 @@ pub enum ChangeWish {
         /// Where the others reach it.
         address: String,
     },
-    /// Sites that are lost or stopped go, all at once.
+    /// Sites go, all at once: in order, or because they are lost.
     Remove {
         /// Who.
         sites: Vec<SiteName>,
         /// Who takes over; the lowest member that stays, if nobody is named.
         heir: Option<SiteName>,
-        /// Was it said that they do not come back?
+        /// Was it said that they are lost? Otherwise they first take no more writes, and tell the others everything.
         is_dead: bool,
     },
     /// A restored folder goes on under a new incarnation.
@@ -115,8 +160,10 @@ pub struct Progress {
     pub what: String,
     /// Is it in force?
     pub is_done: bool,
-    /// Who has yet to agree.
+    /// Who has yet to agree, or to receive something.
     pub missing: Vec<String>,
+    /// How far those are that are to leave.
+    pub draining: Vec<DrainingFacts>,
 }
 
 /// Why a change is not made. Nothing was changed.
@@ -164,8 +211,22 @@ impl SiteName {
 enum Body {
     Add { site: u16, address: String },
     Restore { site: String, address: Option<String> },
-    Drain,
-    Stay,
+    Drain(Which),
+    Stay(Which),
+    Withdraw,
+}
+
+/// Which site; the one that is asked, if none is named.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Which {
+    site: Option<String>,
+}
+
+impl Which {
+    fn name(&self) -> Result<Option<SiteName>, Problem> {
+        self.site.as_deref().map(str::parse).transpose().map_err(Problem::bad_request)
+    }
 }
 
 /// What is answered.
@@ -174,6 +235,7 @@ struct ProgressBody {
     status: &'static str,
     change: String,
     missing: Vec<String>,
+    draining: Vec<DrainingFacts>,
 }
 
 pub(super) async fn list<C: Counters>(State(app): State<App<C>>) -> Result<Response, Problem> {
@@ -185,13 +247,15 @@ pub(super) async fn change<C: Counters>(
     State(app): State<App<C>>,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let remedy = "give {\"add\": {\"site\": 4, \"address\": \"host:port\"}} {\"restore\": {\"site\": \"2.1\"}}, \"drain\" or \"stay\"";
+    let remedy = "give {\"add\": {\"site\": 4, \"address\": \"host:port\"}}, {\"restore\": {\"site\": \"2.1\"}}, {\"drain\": {\"site\": \"3\"}}, \
+                  {\"stay\": {\"site\": \"3\"}} or \"withdraw\"";
     let body = serde_json::from_slice(&body).map_err(|error| {
         Problem::bad_request(format!("the body is no change of sites: {error}; {remedy}"))
     })?;
     let wish = match body {
-        Body::Drain => Wish::Drain,
-        Body::Stay => Wish::Stay,
+        Body::Drain(which) => Wish::Drain { site: which.name()? },
+        Body::Stay(which) => Wish::Stay { site: which.name()? },
+        Body::Withdraw => Wish::Withdraw,
         Body::Add { site: 0, .. } => return Err(Problem::bad_request("sites are numbered from 1")),
         Body::Add { site, address } => {
             Wish::Change(ChangeWish::Add { number: site, address: checked(address)? })
@@ -246,10 +310,10 @@ fn checked(address: String) -> Result<String, Problem> {
 }
 
 async fn grant<C: Counters>(app: &App<C>, wish: Wish) -> Result<Response, Problem> {
-    let Progress { what, is_done, missing } =
+    let Progress { what, is_done, missing, draining } =
         app.counters.grant(wish).await.map_err(|trouble| conflict(trouble.to_string()))?;
     let (code, status) = if is_done { (StatusCode::OK, "done") } else { (StatusCode::ACCEPTED, "waiting") };
-    Ok((code, Json(ProgressBody { status, change: what, missing })).into_response())
+    Ok((code, Json(ProgressBody { status, change: what, missing, draining })).into_response())
 }
 
 fn conflict(detail: String) -> Problem {

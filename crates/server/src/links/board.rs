@@ -37,6 +37,8 @@ pub(crate) struct Board {
     started: Instant,
     /// Somebody who is none of the peers was turned away, and this was said.
     turned_away: Mutex<Option<String>>,
+    /// Sites that were removed, and where they were found: they have yet to be told.
+    farewells: Mutex<Vec<(SiteId, String)>>,
     /// Limits what is logged of those who dial.
     complaints: Throttle,
     /// Why this site talks to nobody any more, once that is so.
@@ -144,6 +146,7 @@ impl Board {
             metrics: metrics.clone(),
             started: Instant::now(),
             turned_away: Mutex::default(),
+            farewells: Mutex::default(),
             complaints: Throttle::default(),
             stopped: OnceLock::new(),
         };
@@ -208,11 +211,26 @@ impl Board {
 
     /// Sends a message for the council, if there is a link.
     pub(crate) fn send_council(&self, to: SiteId, message: &[u8]) {
+        self.send_frame(to, &Frame::Council(message));
+    }
+
+    /// Sends what is for the site itself, if there is a link.
+    pub(crate) fn send_frame(&self, to: SiteId, frame: &Frame<'_>) {
         let Some(peer) = self.peer(to.number) else { return };
         let standing = lock(&peer.standing);
         if let Some(link) = standing.link.as_ref().filter(|link| link.site == to) {
-            link.queue.push(|bytes| Frame::Council(message).encode(bytes));
+            link.queue.push(|bytes| frame.encode(bytes));
         }
+    }
+
+    /// These sites were removed, and were last found there: they are to be told.
+    pub(crate) fn bid_farewell(&self, sites: Vec<(SiteId, String)>) {
+        lock(&self.farewells).extend(sites);
+        self.changes.send_replace(());
+    }
+
+    pub(super) fn take_farewells(&self) -> Vec<(SiteId, String)> {
+        std::mem::take(&mut lock(&self.farewells))
     }
 
     /// To whom there is a link.

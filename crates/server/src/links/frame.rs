@@ -12,7 +12,7 @@
 //! [`Frame`] says what the kinds mean and who sends them when; [`Inbox`] finds frames in what arrives.
 
 use minicbor::{Decode, Encode};
-use quipu_engine::MESSAGE_BYTES_MAX;
+use quipu_engine::{MESSAGE_BYTES_MAX, SiteId, council::SITES_MAX};
 use quipu_storage::ShardId;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -33,8 +33,10 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 ///
 /// 1. Who has dialled says `Hello`; the other one answers with `Hello` and `Positions`, and then the first sends its
 ///    `Positions`. Whoever finds something wrong says `Refused` instead and closes.
-/// 2. From then on both send `Shard` and `Council` whenever there is something to tell, and a `Beat` every second. A link
-///    over which nothing has come for five seconds is closed.
+/// 2. From then on both send `Shard` and `Council` whenever there is something to tell, `Leave` when a person wants it,
+///    `Draining` while they leave, and a `Beat` every second. A link over which nothing has come for five seconds is closed.
+/// 3. To a site that was removed, and whose `Hello` says that it does not know, `Council` and `Refused` are sent in place
+///    of anything else, whoever has dialled.
 ///
 /// Anything else, or in another order, closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +59,41 @@ pub enum Frame<'a> {
     Beat,
     /// For the council that decides who belongs to the cluster. Kind 6; the body is its own.
     Council(&'a [u8]),
+    /// Somebody wants the receiver to leave the cluster in order, or to stay after all. Kind 7; the body is a byte, 1 or 0.
+    Leave {
+        /// Is it to leave?
+        leaves: bool,
+    },
+    /// How far the sender, which leaves, has got. Kind 8; the body is CBOR.
+    Draining(Draining),
+}
+
+/// How far a site that leaves has got: what must come to its end before it says in the council that it leaves.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Draining {
+    /// Does it leave? Otherwise it stays, after all.
+    #[n(0)]
+    pub leaves: bool,
+    /// Commands that wait for other sites, and may still count.
+    #[n(1)]
+    pub commands: u64,
+    /// Its operations that are not settled.
+    #[n(2)]
+    pub operations: u64,
+    /// Who lacks some of its changes.
+    #[n(3)]
+    pub behind: Vec<Behind>,
+}
+
+/// A site that lacks some of another one's changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct Behind {
+    /// Who.
+    #[n(0)]
+    pub site: SiteId,
+    /// How many.
+    #[n(1)]
+    pub changes: u64,
 }
 
 /// Why a link does not come about.
@@ -167,6 +204,8 @@ impl<'a> Frame<'a> {
             }
             Self::Beat => {}
             Self::Council(bytes) => into.extend_from_slice(bytes),
+            Self::Leave { leaves } => into.push(u8::from(*leaves)),
+            Self::Draining(draining) => encode_body(draining, into),
         }
         let (head, content) = into[start..].split_at_mut(HEAD_BYTES);
         let length = u32::try_from(content.len()).expect("frames are far shorter than 4 GiB");
@@ -189,6 +228,8 @@ impl<'a> Frame<'a> {
             Self::Shard { .. } => 4,
             Self::Beat => 5,
             Self::Council(_) => 6,
+            Self::Leave { .. } => 7,
+            Self::Draining(_) => 8,
         }
     }
 
@@ -201,6 +242,8 @@ impl<'a> Frame<'a> {
             Self::Shard { .. } => "a message for a shard",
             Self::Beat => "a beat",
             Self::Council(_) => "a message for the council",
+            Self::Leave { .. } => "a Leave",
+            Self::Draining(_) => "a Draining",
         }
     }
 
@@ -221,6 +264,19 @@ impl<'a> Frame<'a> {
             5 if body.is_empty() => Self::Beat,
             5 => return Err(BadFrame::Body { what: "a beat", why: "bytes follow it".to_owned() }),
             6 => Self::Council(body),
+            7 => match body {
+                [0] => Self::Leave { leaves: false },
+                [1] => Self::Leave { leaves: true },
+                _ => {
+                    let why = "its body is neither 0 nor 1".to_owned();
+                    return Err(BadFrame::Body { what: "a Leave", why });
+                }
+            },
+            8 => {
+                let mut draining: Draining = decode_body("a Draining", body)?;
+                draining.behind.truncate(SITES_MAX);
+                Self::Draining(draining)
+            }
             kind => return Err(BadFrame::Kind(*kind)),
         })
     }

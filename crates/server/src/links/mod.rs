@@ -6,6 +6,7 @@
 
 mod backoff;
 mod board;
+mod farewell;
 mod frame;
 mod hello;
 mod queue;
@@ -32,7 +33,8 @@ use self::{
 pub(crate) use self::board::Board;
 pub use self::{
     frame::{
-        BadFrame, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Inbox, REFUSED_TEXT_BYTES_MAX, Reason, Refused,
+        BadFrame, Behind, Draining, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Inbox, REFUSED_TEXT_BYTES_MAX,
+        Reason, Refused,
     },
     hello::{Hello, Identity, Instance, PROTOCOL, Rejection, Run, Seen},
 };
@@ -85,6 +87,10 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     ) -> Result<(), String>;
     /// Passes a message on to the council.
     fn council(&self, from: SiteId, message: &[u8]);
+    /// A site wants this one to leave, or to stay.
+    fn leave(&self, from: SiteId, leaves: bool);
+    /// How far a site that leaves has got.
+    fn draining(&self, from: SiteId, draining: Draining);
     /// This site must not count any more, and this is why.
     fn stop_counting(&self, why: &str);
 }
@@ -109,6 +115,9 @@ pub(crate) async fn run<N: Inside>(node: N, listener: Option<TcpListener>) {
             }
         }
         kept = peers;
+        for (site, address) in node.board().take_farewells() {
+            tokio::spawn(farewell::tell(node.clone(), site, address));
+        }
         tokio::select! {
             // The sender lives as long as the node.
             _ = changes.changed() => {}

@@ -23,8 +23,6 @@ const BEAT_EVERY: Duration = Duration::from_secs(1);
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// So many bytes of a peer's messages may wait for the workers; then it is not read from until they have caught up.
 const INBOUND_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// The longest position, as CBOR.
-const POSITION_BYTES_MAX: usize = 9;
 
 /// How a connection has ended.
 #[derive(Debug)]
@@ -129,6 +127,34 @@ impl<N: Inside> Session<N> {
         Ok(hello.site)
     }
 
+    /// Tells a site that was removed that it was, if it is there and does not know. Returns what became of it.
+    pub(super) async fn bid_farewell(mut self, site: SiteId) -> Result<String, String> {
+        let farewell = timeout(HANDSHAKE_MAX, self.tell_of_removal(site)).await;
+        let told = farewell.unwrap_or(Err(Failure::Slow)).map_err(|failure| failure.to_string());
+        self.wire.close().await;
+        told
+    }
+
+    async fn tell_of_removal(&mut self, site: SiteId) -> Result<String, Failure> {
+        let board = self.node.board();
+        let membership = board.membership();
+        let Some(heir) = membership.removed.get(&site).copied() else {
+            return Ok(format!("site {site} was not removed"));
+        };
+        self.wire.send(&Frame::Hello(board.identity().hello(site.number, &membership))).await?;
+        match self.receive_hello(Some(site)).await {
+            Ok(hello) if hello.site == site => {}
+            Ok(_) => return Ok(format!("another site is found where site {site} was")),
+            Err(Failure::Refused(_)) => {
+                return Ok(format!("site {site} refuses links, as one does that was removed"));
+            }
+            Err(failure) => return Err(failure),
+        }
+        self.wire.send(&Frame::Council(&self.node.notice())).await?;
+        self.wire.send(&Frame::Refused(Rejection::Removed { site, heir }.refused())).await?;
+        Ok(format!("site {site} was removed from the cluster, and was told so"))
+    }
+
     /// The side that was dialled.
     async fn welcome(&mut self) -> Result<SiteId, Failure> {
         let hello = self.receive_hello(None).await?;
@@ -166,16 +192,23 @@ impl<N: Inside> Session<N> {
         }
     }
 
+    /// Whoever has dialled may say first that this site was removed, and then a refusal.
     async fn receive_positions(&mut self) -> Result<Vec<u64>, Failure> {
-        let shards = usize::from(self.node.board().identity().shards);
-        // A refusal may come instead.
-        let bytes_max = HELLO_BYTES_MAX + shards * POSITION_BYTES_MAX;
-        let positions = self.wire.receive(bytes_max, |frame| match frame {
-            Frame::Positions(positions) => Ok(positions),
-            Frame::Refused(refused) => Err(Failure::Refused(refused)),
-            other => Err(Failure::Order(other.name())),
-        });
-        positions.await?
+        loop {
+            let (node, claimed) = (self.node.clone(), self.claimed);
+            let positions = self.wire.receive(FRAME_BYTES_MAX, |frame| match (frame, claimed) {
+                (Frame::Positions(positions), _) => Ok(Some(positions)),
+                (Frame::Council(notice), Some(from)) => {
+                    node.council(from, notice);
+                    Ok(None)
+                }
+                (Frame::Refused(refused), _) => Err(Failure::Refused(refused)),
+                (other, _) => Err(Failure::Order(other.name())),
+            });
+            if let Some(positions) = positions.await?? {
+                return Ok(positions);
+            }
+        }
     }
 
     async fn send_positions(&mut self) -> Result<(), Failure> {
@@ -309,6 +342,8 @@ async fn take_frames<N: Inside>(
                 peer.metrics.messages_received.inc();
             }
             Frame::Council(bytes) => node.council(site, bytes),
+            Frame::Leave { leaves } => node.leave(site, leaves),
+            Frame::Draining(draining) => node.draining(site, draining),
             Frame::Refused(refused) => return Err(refused.text),
             other @ (Frame::Hello(_) | Frame::Positions(_)) => {
                 return Err(format!("{} after the handshake", other.name()));

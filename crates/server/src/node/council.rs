@@ -5,23 +5,25 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use quipu_engine::{
     Council, Membership, SiteId,
-    council::{BadChange, Change, Notice, Refused, Removed, Standing, Step},
+    council::{BadChange, Change, Config, Notice, Proposal, Refused, Removed, Standing, Step},
 };
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Node, Shared, links::LinkMail, mail::Mail};
+use super::{
+    Node, Shared,
+    leaving::{self, Leaving},
+    links::LinkMail,
+    mail::Mail,
+};
 use crate::{
-    http::sites::{ChangeWish, Cluster, OpenChange, Progress, SiteFacts, SiteTrouble},
-    links::{Board, Identity},
+    http::sites::{ChangeWish, Progress, SiteTrouble},
+    links::{Board, Draining, Identity},
     metrics::Metrics,
 };
 
@@ -34,31 +36,33 @@ const TICK: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Sitting {
     state: Mutex<State>,
-    /// It takes no writes, because it is about to leave. Stored, so that it stays so after a restart.
-    is_leaving: AtomicBool,
+    /// Whether this site is to leave.
+    pub(super) leaving: Leaving,
     /// Where sites are found, as this one was told. It goes before what the others say.
     addresses: BTreeMap<u16, String>,
 }
 
 #[derive(Debug)]
-struct State {
-    council: Council,
+pub(super) struct State {
+    pub(super) council: Council,
     /// With whom counts are exchanged: there is a link, and the council has nothing against it.
-    open: BTreeSet<SiteId>,
+    pub(super) open: BTreeSet<SiteId>,
+    /// What others have agreed to, as they last said, each on top of the list of that epoch. For people only.
+    pub(super) heard: BTreeMap<SiteId, (u64, Vec<Proposal>)>,
+    /// How far those are that leave, as they last said. For people only.
+    pub(super) draining: BTreeMap<SiteId, Draining>,
 }
 
 impl Sitting {
-    pub(super) fn new(council: Council, addresses: BTreeMap<u16, String>, is_leaving: bool) -> Self {
-        let state = Mutex::new(State { council, open: BTreeSet::new() });
-        Self { state, is_leaving: AtomicBool::new(is_leaving), addresses }
+    pub(super) fn new(council: Council, addresses: BTreeMap<u16, String>, leaves: bool) -> Self {
+        let leaving = Leaving::new(leaves);
+        leaving.follow(&council);
+        let state =
+            State { council, open: BTreeSet::new(), heard: BTreeMap::new(), draining: BTreeMap::new() };
+        Self { state: Mutex::new(state), leaving, addresses }
     }
 
-    /// Does it take no writes, because it is about to leave?
-    pub(super) fn is_leaving(&self) -> bool {
-        self.is_leaving.load(Ordering::Acquire)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,7 +86,10 @@ impl Sitting {
     /// What all threads are to know of the links.
     pub(super) fn board(&self, identity: Identity, metrics: &Metrics) -> Board {
         let council = &self.lock().council;
-        Board::new(identity, self.linked_membership(council), &self.addresses_of(council), metrics)
+        let board =
+            Board::new(identity, self.linked_membership(council), &self.addresses_of(council), metrics);
+        board.bid_farewell(farewells(council.config(), &self.addresses));
+        board
     }
 
     /// Whom links are made to. A newcomer knows members by their numbers alone.
@@ -95,7 +102,7 @@ impl Sitting {
         membership
     }
 
-    fn addresses_of(&self, council: &Council) -> BTreeMap<u16, String> {
+    pub(super) fn addresses_of(&self, council: &Council) -> BTreeMap<u16, String> {
         let seats = council.config().sites.iter().filter(|(_, seat)| !seat.address.is_empty());
         let mut addresses: BTreeMap<u16, String> =
             seats.map(|(site, seat)| (site.number, seat.address.clone())).collect();
@@ -104,9 +111,16 @@ impl Sitting {
     }
 }
 
+/// Where sites that were removed may still be found, if nobody else is listed under their number.
+fn farewells(config: &Config, addresses: &BTreeMap<u16, String>) -> Vec<(SiteId, String)> {
+    let is_free = |number| !config.sites.keys().any(|listed| listed.number == number);
+    let gone = config.removed.keys().filter(|site| is_free(site.number));
+    gone.filter_map(|site| Some((*site, addresses.get(&site.number)?.clone()))).collect()
+}
+
 /// Why a council has not taken a step. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
-enum NoStep {
+pub(super) enum NoStep {
     #[error(transparent)]
     BadChange(#[from] BadChange),
     #[error(transparent)]
@@ -117,7 +131,7 @@ enum NoStep {
 
 impl Shared {
     /// Lets the council do something: what it then states is durable before it is told, and followed at once.
-    fn take_step<E: Into<NoStep>>(
+    pub(super) fn take_step<E: Into<NoStep>>(
         &self,
         act: impl FnOnce(&mut Council) -> Result<Step, E>,
     ) -> Result<(), NoStep> {
@@ -128,7 +142,8 @@ impl Shared {
             self.folder.store_council(bytes).map_err(|error| NoStep::NotStored(error.to_string()))?;
         }
         let is_news = council.config().epoch != state.council.config().epoch;
-        state.council = council;
+        let before = std::mem::replace(&mut state.council, council);
+        self.council.leaving.follow(&state.council);
         let notice = state.council.notice().encode();
         step.tell.iter().for_each(|site| self.board.send_council(*site, &notice));
         if is_news {
@@ -136,7 +151,14 @@ impl Shared {
             tracing::info!(epoch = membership.epoch, sites = ?membership.members, "the sites of the cluster have changed");
             self.tell_workers(|| LinkMail::Membership(membership.clone()));
             let linked = self.council.linked_membership(&state.council);
-            self.board.follow(linked, &self.council.addresses_of(&state.council));
+            let addresses = self.council.addresses_of(&state.council);
+            self.board.follow(linked, &addresses);
+            let state = &mut *state;
+            let now = state.council.config();
+            state.heard.retain(|site, _| now.sites.contains_key(site));
+            let mut farewells = farewells(now, &self.council.addresses_of(&before));
+            farewells.retain(|(site, _)| before.config().sites.contains_key(site));
+            self.board.bid_farewell(farewells);
         }
         self.open_and_close(&mut state);
         drop(state);
@@ -146,7 +168,7 @@ impl Shared {
 
     /// Counts are exchanged with whom there is a link to, and the council has nothing against.
     fn open_and_close(&self, state: &mut State) {
-        let State { council, open } = state;
+        let State { council, open, .. } = state;
         let is_listed = |site: &SiteId| council.config().sites.contains_key(site);
         let linked = self.board.linked();
         let may_be_open: BTreeSet<SiteId> =
@@ -172,6 +194,7 @@ impl Shared {
 
     pub(super) fn link_is_down(&self, peer: SiteId) {
         let mut state = self.council.lock();
+        state.draining.remove(&peer);
         if state.open.remove(&peer) {
             self.tell_workers(|| LinkMail::Disconnected(peer));
         }
@@ -180,7 +203,14 @@ impl Shared {
     /// What another site says of who belongs to the cluster.
     pub(super) fn hear_notice(&self, from: SiteId, message: &[u8]) {
         let result = match Notice::decode(message) {
-            Ok(notice) => self.take_step(|council| council.receive(from, &notice)),
+            Ok(notice) => {
+                let mut state = self.council.lock();
+                if state.council.config().sites.contains_key(&from) {
+                    state.heard.insert(from, (notice.config().epoch, notice.agreed().to_vec()));
+                }
+                drop(state);
+                self.take_step(|council| council.receive(from, &notice))
+            }
             Err(bad) => return self.board.fail(from, bad.to_string()),
         };
         match result {
@@ -210,46 +240,16 @@ impl Shared {
         self.board.linked().into_iter().for_each(|site| self.board.send_council(site, &notice));
     }
 
-    /// How it stands with the cluster, for people.
-    pub(crate) fn cluster(&self) -> Cluster {
-        let state = self.council.lock();
-        let (council, own) = (&state.council, state.council.site());
-        let facts: BTreeMap<u16, _> = self.board.facts().into_iter().map(|it| (it.number, it)).collect();
-        let addresses = self.council.addresses_of(council);
-        let site = |(site, seat): (&SiteId, &quipu_engine::council::Seat)| {
-            let facts = facts.get(&site.number);
-            SiteFacts {
-                site: site.to_string(),
-                state: match seat.standing {
-                    Standing::Joining => "joining",
-                    Standing::Member => "member",
-                },
-                address: addresses.get(&site.number).filter(|_| *site != own).cloned(),
-                link: facts.map_or("self", |facts| if facts.is_up { "up" } else { "down" }),
-                heard_seconds: facts.and_then(|facts| facts.heard_seconds),
-                trouble: facts.and_then(|facts| facts.unreachable.clone().or_else(|| facts.trouble.clone())),
-            }
-        };
-        let change = council.agreed().last().map(|proposal| OpenChange {
-            what: proposal.change.to_string(),
-            by: proposal.by.to_string(),
-            missing: council.waiting().map(|(_, missing)| texts(&missing)),
-        });
-        let removed = council.config().removed.iter();
-        Cluster {
-            cluster: self.board.identity().cluster.clone(),
-            site: own.to_string(),
-            epoch: council.config().epoch,
-            sites: council.config().sites.iter().map(site).collect(),
-            removed: removed.map(|(site, removed)| (site.to_string(), removed.heir.to_string())).collect(),
-            change,
-        }
-    }
-
     /// Brings a change about that somebody wishes. Saying it again tells how far it is.
     pub(crate) fn grant(&self, wish: &ChangeWish) -> Result<Progress, SiteTrouble> {
         let change = self.change_of(wish)?;
         let is_done = |shared: &Self| change.is_in(shared.council.lock().council.config());
+        if let Change::Remove { sites, drained: true, .. } = &change
+            && !is_done(self)
+            && let Some(draining) = self.let_leave(sites)?
+        {
+            return Ok(draining);
+        }
         if !is_done(self) {
             let result = self.take_step(|council| council.propose(change.clone()));
             result.map_err(|error| SiteTrouble::Conflict(error.to_string()))?;
@@ -257,7 +257,36 @@ impl Shared {
         let missing = self.council.lock().council.waiting().map(|(_, missing)| texts(&missing));
         let is_done = is_done(self);
         let missing = missing.filter(|_| !is_done).unwrap_or_default();
-        Ok(Progress { what: change.to_string(), is_done, missing })
+        Ok(Progress { what: change.to_string(), is_done, missing, draining: Vec::new() })
+    }
+
+    /// Takes the own open proposal back.
+    pub(crate) fn withdraw(&self) -> Result<Progress, SiteTrouble> {
+        let (own, other) = {
+            let state = self.council.lock();
+            let own = state.council.waiting().map(|(own, _)| own.change.clone());
+            (own, super::overview::open_proposal(&state))
+        };
+        let conflict = |text: String| Err(SiteTrouble::Conflict(text));
+        match (own, other) {
+            (Some(own @ (Change::Joined { .. } | Change::Leave { .. } | Change::Stay { .. })), _) => {
+                conflict(format!(
+                    "this site itself wants to {own}, and would propose it again; nothing was changed. `quipu site stay` and \
+                     `quipu site drain` say whether it is to leave"
+                ))
+            }
+            (Some(own), _) => {
+                let withdrawn = self.take_step(|council| Ok::<_, NoStep>(council.withdraw()));
+                withdrawn.map_err(|error| SiteTrouble::Conflict(error.to_string()))?;
+                let what = format!("take back to {own}");
+                Ok(Progress { what, is_done: true, missing: Vec::new(), draining: Vec::new() })
+            }
+            (None, Some(Proposal { by, change, .. })) => conflict(format!(
+                "site {by} has proposed to {change}, and it alone can take that back; nothing was changed. Run the command \
+                 there; if site {by} is lost for ever, remove it: `quipu site remove {by} --dead`"
+            )),
+            (None, None) => conflict("no change is under way; nothing was changed".to_owned()),
+        }
     }
 
     fn change_of(&self, wish: &ChangeWish) -> Result<Change, SiteTrouble> {
@@ -285,17 +314,10 @@ impl Shared {
             ChangeWish::Remove { sites, heir, is_dead } => {
                 let gone: BTreeSet<SiteId> = sites.iter().map(|site| site.in_list(config)).collect();
                 let is_linked = |site: &&SiteId| self.board.linked().contains(site);
-                if let Some(site) = gone.iter().find(is_linked) {
+                if let Some(site) = gone.iter().find(is_linked).filter(|_| *is_dead) {
                     return conflict(format!(
-                        "site {site} runs, and has a link to this one; nothing was changed. Run `quipu site drain` \
-                         there, so that the others have all that it has counted, and stop it first"
-                    ));
-                }
-                if !is_dead && !gone.iter().all(|site| config.removed.contains_key(site)) {
-                    return conflict(format!(
-                        "what site {} has counted and told nobody is lost when it is removed; nothing was changed. If it \
-                         was drained and stopped, or will never come back, say so: --dead",
-                        texts(&gone).join(", ")
+                        "site {site} is not dead: it has a link to this one; nothing was changed. Without --dead it leaves \
+                         in order, and takes nothing with it; to remove it all the same, stop it first"
                     ));
                 }
                 let stays = |site: &&SiteId| !gone.contains(site);
@@ -303,7 +325,7 @@ impl Shared {
                 let heir = heir.map(|heir| heir.in_list(config));
                 let heir = heir.or_else(|| members.map(|(site, _)| site).find(stays).copied());
                 let heir = heir.ok_or(BadChange::Nobody).map_err(bad)?;
-                Ok(Change::Remove { sites: gone, heir })
+                Ok(Change::Remove { sites: gone, heir, drained: !is_dead })
             }
             ChangeWish::Restore { new, address } => {
                 let same = |site: &&SiteId| site.number == new.number && *site < new;
@@ -317,44 +339,8 @@ impl Shared {
     }
 }
 
-fn texts(sites: &BTreeSet<SiteId>) -> Vec<String> {
+pub(super) fn texts(sites: &BTreeSet<SiteId>) -> Vec<String> {
     sites.iter().map(ToString::to_string).collect()
-}
-
-impl Node {
-    /// This site takes no writes any more, so that the others come to have all that it has counted. Have they?
-    pub(super) async fn drain_site(&self) -> Result<Progress, SiteTrouble> {
-        let members = self.shared.council.membership().members;
-        let own = self.shared.board.identity().site;
-        if members.len() < 2 {
-            let text = "there is no other site that could go on; nothing was changed";
-            return Err(SiteTrouble::Conflict(text.to_owned()));
-        }
-        self.shared.set_leaving(true)?;
-        let others = members.len() - 1;
-        let mut is_done = true;
-        for worker in 0..self.shared.workers() {
-            // A command that was taken in before is in a batch before this.
-            let is_drained = self.ask(worker, |answer| Mail::Drained { others, answer }).await;
-            is_done &= is_drained.unwrap_or(false);
-        }
-        let linked = self.shared.board.linked();
-        let missing = members.iter().filter(|site| **site != own && !linked.contains(site) && !is_done);
-        let missing = missing.map(ToString::to_string).collect();
-        Ok(Progress { what: format!("tell the others all that site {own} has counted"), is_done, missing })
-    }
-}
-
-impl Shared {
-    pub(super) fn set_leaving(&self, is_leaving: bool) -> Result<(), SiteTrouble> {
-        let failed =
-            |error: super::FolderError| SiteTrouble::Conflict(format!("it could not be stored: {error}"));
-        if self.council.is_leaving() != is_leaving {
-            self.folder.store_leaving(is_leaving).map_err(failed)?;
-            self.council.is_leaving.store(is_leaving, Ordering::Release);
-        }
-        Ok(())
-    }
 }
 
 /// Says again and again who belongs to the cluster; a newcomer says when it has everything.
@@ -362,7 +348,11 @@ pub(super) async fn attend(node: &Node) {
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     for number in 0_u32.. {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = node.shared.council.leaving.changed() => {}
+        }
+        leaving::attend(node).await;
         if number % NOTICE_EVERY_TICKS == 0 {
             node.shared.say_notice();
         }

@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId};
+use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId, Unfinished};
 use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Front, Node, ServeError, Shared, mail::Mail, system, worker::Worker};
-use crate::links::{self, Board, Inside, Seen};
+use crate::links::{self, Board, Draining, Inside, Seen};
 
 /// A shard that wants to be asked what is to be sent is asked again after so many milliseconds at the earliest.
 const ASK_AGAIN_MS: u64 = 1;
@@ -57,7 +57,7 @@ impl Shared {
     pub(super) fn why_not_counting(&self) -> Option<&str> {
         match self.board.stopped() {
             Some(why) => Some(why),
-            None if self.council.is_leaving() => Some(
+            None if self.council.leaving.takes_no_writes() => Some(
                 "this site is about to leave the cluster (`quipu site stay` takes that back); use another one",
             ),
             None => None,
@@ -109,7 +109,9 @@ impl Shared {
         }
         match board.stopped() {
             Some(why) => write!(text, "counting:no,{why}\r\n"),
-            None if self.council.is_leaving() => write!(text, "counting:no,the site is leaving\r\n"),
+            None if self.council.leaving.takes_no_writes() => {
+                write!(text, "counting:no,the site is leaving\r\n")
+            }
             None => write!(text, "counting:yes\r\n"),
         }
     }
@@ -178,6 +180,14 @@ impl Inside for Node {
         self.shared.hear_notice(from, message);
     }
 
+    fn leave(&self, from: SiteId, leaves: bool) {
+        self.shared.hear_wish(from, leaves);
+    }
+
+    fn draining(&self, from: SiteId, draining: Draining) {
+        self.shared.hear_draining(from, draining);
+    }
+
     fn stop_counting(&self, why: &str) {
         self.shared.stop_counting(why);
     }
@@ -241,14 +251,10 @@ impl Worker {
         let _ = answer.send(positions.collect());
     }
 
-    /// Have so many other sites all that was counted here, and does nothing wait that may count?
-    pub(super) fn is_drained(&self, others: usize) -> bool {
+    /// What of this site's own has yet to come to its end; `None`: a shard is not available.
+    pub(super) fn unfinished(&self) -> Option<Unfinished> {
         let mut mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
-        let is_known = |shard| {
-            let position = self.host.position(shard);
-            position.is_some_and(|position| self.host.acknowledged(shard, position) >= others)
-        };
-        !self.host.is_waiting() && mine.all(is_known)
+        mine.all(|shard| self.host.position(shard).is_some()).then(|| self.host.unfinished())
     }
 
     /// Sends what may be known elsewhere by now, unless so much was sent a moment ago that it can wait.

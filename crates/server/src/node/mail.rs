@@ -12,7 +12,9 @@ use std::{
 };
 
 use mio::Waker;
-use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, handoff::Visit};
+use quipu_engine::{
+    Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished, handoff::Visit,
+};
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
 
@@ -55,8 +57,8 @@ pub(super) enum Mail {
     Audit { answer: oneshot::Sender<Vec<ShardAudit>> },
     /// Has this site, which joins, everything in the shards of this worker?
     CaughtUp { answer: oneshot::Sender<bool> },
-    /// Have so many other sites all that was counted in the shards of this worker, and does nothing wait that may count?
-    Drained { others: usize, answer: oneshot::Sender<bool> },
+    /// What of this site's own has yet to come to its end in the shards of this worker; `None`: one is not available.
+    Unfinished { answer: oneshot::Sender<Option<Unfinished>> },
     /// Finish what is begun, and end.
     Stop,
 }

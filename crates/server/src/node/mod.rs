@@ -11,8 +11,10 @@ mod files;
 mod folder;
 mod identity;
 mod jobs;
+mod leaving;
 mod links;
 mod mail;
+mod overview;
 mod peers;
 mod requests;
 mod restore;
@@ -307,11 +309,9 @@ impl Counters for Node {
 
     async fn grant(&self, wish: Wish) -> Result<Progress, SiteTrouble> {
         match wish {
-            Wish::Drain => self.drain_site().await,
-            Wish::Stay => {
-                self.shared.set_leaving(false)?;
-                Ok(Progress { what: "take writes again".to_owned(), is_done: true, missing: Vec::new() })
-            }
+            Wish::Drain { site } => self.shared.leave_or_stay(site, true),
+            Wish::Stay { site } => self.shared.leave_or_stay(site, false),
+            Wish::Withdraw => self.shared.withdraw(),
             Wish::Change(wish) => self.shared.grant(&wish),
         }
     }

@@ -274,7 +274,7 @@ impl Worker {
             | Mail::Acks(_)
             | Mail::Audit { .. }
             | Mail::CaughtUp { .. }
-            | Mail::Drained { .. } => self.after_commit.push(mail),
+            | Mail::Unfinished { .. } => self.after_commit.push(mail),
             Mail::Stop => {}
         }
     }
@@ -581,7 +581,7 @@ impl Worker {
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
             Mail::Audit { answer } => drop(answer.send(self.host.audit())),
             Mail::Acks(ask) => self.acks.push(ask, &self.host),
-            Mail::Drained { others, answer } => drop(answer.send(self.is_drained(others))),
+            Mail::Unfinished { answer } => drop(answer.send(self.unfinished())),
             Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);

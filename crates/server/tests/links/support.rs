@@ -16,7 +16,7 @@ use quipu_server::{
 use tempfile::TempDir;
 
 /// On a machine with much else to do.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const SHARDS: u16 = 4;
 pub(crate) const CLUSTER: &str = "test";
 

@@ -1,12 +1,19 @@
 //! The examples of `docs/protocol.md`, byte by byte: what we write is what stands there, and what stands there is read.
 
-use std::{collections::BTreeMap, fs, path::PathBuf};
+use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
 use quipu_engine::{Message, SiteId};
-use quipu_server::links::{FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run};
+use quipu_server::links::{
+    Behind, Draining, FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run,
+};
 use quipu_storage::ShardId;
 
-use crate::support::{Raw, Site, site};
+use crate::support::{PATIENCE, Raw, Site, nobody, site};
+
+/// Length, checksum, kind and shard stand before a message.
+const HEAD_BYTES: usize = 11;
+/// No sweep, and an answer, please: the end of a message.
+const ANSWER_BYTES: usize = 2;
 
 /// The bytes of an example. Lines that begin with `#` say what it is.
 pub(crate) fn vector(name: &str) -> Vec<u8> {
@@ -51,6 +58,9 @@ fn frames_are_written_and_read_as_documented() {
     check("refused-old-copy", &Frame::Refused(Refused { reason: Reason::OldCopy, text: "old".to_owned() }));
     check("beat", &Frame::Beat);
     check("council", &Frame::Council(b"any bytes"));
+    check("leave", &Frame::Leave { leaves: true });
+    let behind = vec![Behind { site: site(2), changes: 12 }];
+    check("draining", &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind }));
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -85,5 +95,32 @@ fn a_server_sends_what_is_documented() {
     }
     for (shard, name) in expected {
         assert_eq!(hex(&sent[&shard]), hex(&vector(name)), "{name}: what is sent, and what stands there");
+    }
+}
+
+/// What was counted at two sites the higher one takes back, and says for whom.
+#[test]
+fn a_server_says_for_whom_it_has_taken_a_count_back() {
+    let server = Site::start(2, [(1, nobody()), (3, nobody())]);
+    assert_eq!(server.ask("INCRBY hits 2 IDMP web-1 17"), ":2");
+    let mut raw = Raw::join(&server, 1);
+    raw.write(&vector("shard-counted"));
+    let expected = vector("shard-cancelled");
+    let message = &expected[HEAD_BYTES..];
+    assert_eq!(hex(&Message::decode(message).expect("a message").encode()), hex(message));
+    // Whether it wants an answer, which stands at the end, depends on the time.
+    let fields = hex(&message[1..message.len() - ANSWER_BYTES]);
+    let until = Instant::now() + PATIENCE;
+    let mut sent = Vec::new();
+    // It is sent from the beginning again and again, as nothing is acknowledged.
+    while !sent.last().is_some_and(|sent: &String| sent.contains(&fields)) {
+        assert!(Instant::now() < until, "it is none of {sent:#?}");
+        raw.next(|frame| {
+            if let Frame::Shard { shard: ShardId(1), .. } = frame {
+                sent.push(hex(&frame.to_bytes()));
+            }
+        })
+        .expect("the link stays up");
+        raw.send(&Frame::Beat);
     }
 }

@@ -14,7 +14,7 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Which server to ask, as whom, and how to show its answers.
 #[derive(clap::Args)]
-pub(super) struct Server {
+pub(crate) struct Server {
     /// The server
     #[arg(long, env = "QUIPU_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7380")]
     server: String,

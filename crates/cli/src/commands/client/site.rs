@@ -20,10 +20,13 @@ Examples:
   quipu site list                              who belongs to the cluster, and what an open change waits for
   quipu site add 4@10.0.0.4:7381               then, on the new machine, with an empty folder:
   quipu serve --site 4 --link 10.0.0.4:7381 --join 1@10.0.0.1:7381
-  quipu site drain --server URL-OF-3           site 3 is to leave: the others come to have all that it has counted
-  quipu site remove 3 --dead                   it was drained and stopped; or its machine is lost
+  quipu site remove 3                          site 3 leaves in order: it takes no more writes, the others come to have all
+                                               that it has counted, and it is removed
+  quipu site stay 3                            it stays, after all
+  quipu site remove 3 --dead                   its machine is lost
   quipu site remove 3,4 --dead --heir 2        two at once: nobody waits for them
   quipu site restore 2.1                       after `quipu restore` on a copy of site 2's folder
+  quipu site withdraw                          takes back what the site that is asked has proposed
 
 A change is in force when all sites that stay have agreed; the same command again tells how far it is.";
 
@@ -41,7 +44,7 @@ pub(crate) enum Command {
         #[command(flatten)]
         common: Common,
     },
-    /// Remove sites that are lost or stopped: what they counted stays counted, and they are refused for ever
+    /// Remove sites, in order or because they are lost: what they counted stays counted, and they are refused for ever
     Remove {
         /// Their numbers, apart by commas. All that are lost, at once: nobody waits for those who are removed
         #[arg(value_name = "SITES")]
@@ -49,21 +52,35 @@ pub(crate) enum Command {
         /// Who takes over their rights [default: the lowest member that stays]
         #[arg(long, value_name = "SITE")]
         heir: Option<String>,
-        /// They do not come back. What they counted and told nobody is lost
+        /// They are lost. What they counted and told nobody is lost with them
         #[arg(long)]
         dead: bool,
+        /// For how many seconds to wait until they have left
+        #[arg(long, value_name = "SECONDS", default_value_t = 60, alias = "wait")]
+        deadline: u64,
         #[command(flatten)]
-        common: Common,
+        server: Server,
     },
-    /// Let the site that is asked take no writes and tell the others all that it has counted, before it is removed
+    /// Let a site take no writes and tell the others all that it has counted; `remove` does that by itself
     Drain {
+        /// Which [default: the one that is asked]
+        #[arg(value_name = "SITE")]
+        site: Option<String>,
         #[command(flatten)]
         common: Common,
     },
     /// Let a site that was to leave take writes again
     Stay {
+        /// Which [default: the one that is asked]
+        #[arg(value_name = "SITE")]
+        site: Option<String>,
         #[command(flatten)]
         common: Common,
+    },
+    /// Take back the change that the site that is asked has proposed, if it is not in force yet
+    Withdraw {
+        #[command(flatten)]
+        server: Server,
     },
     /// Let a restored folder go on in the place of the site that it is a copy of
     Restore {
@@ -111,21 +128,30 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
                  an empty folder: quipu serve --site {number} --link ADDR --join N@HOST:PORT"
             ))
         }
-        Command::Remove { sites, heir, dead, common } => {
+        Command::Remove { sites, heir, dead, deadline, server } => {
             let heir = heir.as_ref().map_or_else(String::new, |heir| format!("&heir={heir}"));
-            common.change(&Method::DELETE, &format!("/sites/{sites}?dead={dead}{heir}"), None)?;
+            let path = format!("/sites/{sites}?dead={dead}{heir}");
+            wait_for(server, &Method::DELETE, &path, None, *deadline)?;
             say(format_args!("removed: {sites}. What was counted there stays counted"))
         }
-        Command::Drain { common } => {
-            common.change(&Method::POST, "/sites", Some(&json!("drain")))?;
-            say(
-                "the others have all that this site has counted, and it takes no writes. Stop it, and run `quipu site remove N \
-                 --dead` at another one; `quipu site stay` takes it back",
-            )
+        Command::Drain { site, common } => {
+            let body = json!({ "drain": { "site": site } });
+            common.change(&Method::POST, "/sites", Some(&body))?;
+            let name = site.as_deref().unwrap_or("N");
+            say(format_args!(
+                "the others have all that it has counted, and it takes no writes. `quipu site remove {name}` at another site \
+                 removes it, `quipu site stay {name}` takes it back"
+            ))
         }
-        Command::Stay { common } => {
-            common.change(&Method::POST, "/sites", Some(&json!("stay")))?;
-            say("this site takes writes")
+        Command::Stay { site, common } => {
+            let body = json!({ "stay": { "site": site } });
+            common.change(&Method::POST, "/sites", Some(&body))?;
+            say("it takes writes")
+        }
+        Command::Withdraw { server } => {
+            let body = json!("withdraw");
+            let answer = ask(server, &Method::POST, "/sites", Some(&body))?;
+            say(format_args!("done: {}", answer["change"].as_str().unwrap_or_default()))
         }
         Command::Restore { site, address, common } => {
             let body = json!({ "restore": { "site": site, "address": address } });
@@ -138,38 +164,101 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 }
 
 impl Common {
-    /// Says what is wanted again and again until it is in force: if a change that goes before came between, it is proposed
-    /// anew.
     fn change(&self, method: &Method, path: &str, body: Option<&Value>) -> Result<(), Failure> {
-        let until = Instant::now() + Duration::from_secs(self.wait);
-        loop {
-            let ask = Ask {
-                method: method.clone(),
-                path: path.to_owned(),
-                body,
-                id: None,
-                sites_time: Duration::ZERO,
-            };
-            let answer = parse(&self.server.ask(&ask)?)?;
-            if answer["status"] == "done" {
-                return Ok(());
+        wait_for(&self.server, method, path, body, self.wait)
+    }
+}
+
+fn ask(server: &Server, method: &Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+    let (method, path) = (method.clone(), path.to_owned());
+    parse(&server.ask(&Ask { method, path, body, id: None, sites_time: Duration::ZERO })?)
+}
+
+/// Says what is wanted again and again until it is in force: if a change that goes before came between, it is proposed
+/// anew. What it waits for is said whenever that changes.
+fn wait_for(
+    server: &Server,
+    method: &Method,
+    path: &str,
+    body: Option<&Value>,
+    seconds: u64,
+) -> Result<(), Failure> {
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let mut said = Vec::new();
+    loop {
+        let answer = ask(server, method, path, body)?;
+        if answer["status"] == "done" {
+            return Ok(());
+        }
+        let waits = waits_for(&answer);
+        if Instant::now() >= until {
+            return Err(Failure::failed(too_late(&answer, &waits)));
+        }
+        if said != waits {
+            for line in &waits {
+                say(line)?;
             }
-            if Instant::now() >= until {
-                let names = |it: &Value| {
-                    it.as_array().map_or(String::new(), |them| {
-                        them.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
-                    })
-                };
-                return Err(Failure::failed(format!(
-                    "not in force yet: {} waits for sites {}. It goes on by itself when these are reached; the same command \
-                     tells how far it is. Sites that are lost must be removed together in one `quipu site remove --dead`",
-                    answer["change"].as_str().unwrap_or_default(),
-                    names(&answer["missing"])
-                )));
-            }
-            thread::sleep(ASK_EVERY);
+            said = waits;
+        }
+        thread::sleep(ASK_EVERY);
+    }
+}
+
+/// What a change waits for, for people.
+fn waits_for(answer: &Value) -> Vec<String> {
+    let draining: Vec<String> = elements(&answer["draining"]).map(what_is_open).collect();
+    if !draining.is_empty() {
+        return draining;
+    }
+    let missing = names(&answer["missing"]);
+    let what = answer["change"].as_str().unwrap_or_default();
+    vec![if missing.is_empty() {
+        format!("{what}: under way")
+    } else {
+        format!("{what}: waits for sites {missing}")
+    }]
+}
+
+/// What must come to its end before a site can leave.
+fn what_is_open(draining: &Value) -> String {
+    let number = |it: &Value| it.as_u64().unwrap_or(0);
+    let behind = elements(&draining["behind"]).map(|it| {
+        format!("site {} lacks up to {} changes", it["site"].as_str().unwrap_or("?"), number(&it["changes"]))
+    });
+    let mut open: Vec<String> = behind.collect();
+    for (name, what) in
+        [("operations", "operations are not settled"), ("commands", "commands wait for other sites")]
+    {
+        let count = number(&draining[name]);
+        if count > 0 {
+            open.push(format!("{count} {what}"));
         }
     }
+    let open = if open.is_empty() { "nothing is open".to_owned() } else { open.join(", ") };
+    format!("site {} takes no writes: {open}", draining["site"].as_str().unwrap_or("?"))
+}
+
+fn too_late(answer: &Value, waits: &[String]) -> String {
+    let waits = waits.join("; ");
+    match elements(&answer["draining"]).next().and_then(|draining| draining["site"].as_str()) {
+        Some(site) => format!(
+            "not done in time: {waits}. Site {site} is still a member and takes no writes. The same command goes on; \
+             `quipu site stay {site}` lets it take writes again; sites that are lost are removed with --dead"
+        ),
+        None => format!(
+            "not in force yet: {waits}. It goes on by itself when these are reached; the same command tells how far it \
+             is, `quipu site withdraw` takes it back. Sites that are lost must be removed together in one `quipu site \
+             remove --dead`"
+        ),
+    }
+}
+
+fn elements(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn names(value: &Value) -> String {
+    elements(value).filter_map(Value::as_str).collect::<Vec<_>>().join(", ")
 }
 
 fn list(server: &Server) -> Result<(), Failure> {
@@ -187,7 +276,7 @@ fn list(server: &Server) -> Result<(), Failure> {
         text(&cluster["site"])
     ))?;
     say(format_args!("{:<8} {:<8} {:<6} {:<10} {}", "SITE", "STATE", "LINK", "HEARD", "ADDRESS"))?;
-    for site in cluster["sites"].as_array().into_iter().flatten() {
+    for site in elements(&cluster["sites"]) {
         let heard = site["heard_seconds"].as_u64().map_or_else(|| "-".to_owned(), |it| format!("{it} s ago"));
         let [id, state, link, address] = ["site", "state", "link", "address"].map(|name| text(&site[name]));
         say(format_args!("{id:<8} {state:<8} {link:<6} {heard:<10} {address}"))?;
@@ -195,17 +284,19 @@ fn list(server: &Server) -> Result<(), Failure> {
             say(format_args!("         {trouble}"))?;
         }
     }
-    for pair in cluster["removed"].as_array().into_iter().flatten() {
+    for draining in elements(&cluster["draining"]) {
+        say(what_is_open(draining))?;
+    }
+    for pair in elements(&cluster["removed"]) {
         say(format_args!("{:<8} removed; its heir is site {}", text(&pair[0]), text(&pair[1])))?;
     }
     if let Some(what) = cluster["change"]["what"].as_str() {
         let by = text(&cluster["change"]["by"]);
-        let missing = cluster["change"]["missing"].as_array().map(|missing| {
-            let names: Vec<&str> = missing.iter().filter_map(Value::as_str).collect();
-            format!("; it waits for sites {}", names.join(", "))
-        });
-        let missing = missing.unwrap_or_else(|| format!("; site {by} knows whom it waits for"));
-        say(format_args!("under way: {what}, proposed by site {by}{missing}"))?;
+        let missing = match names(&cluster["change"]["missing"]) {
+            missing if missing.is_empty() => "all have agreed".to_owned(),
+            missing => format!("sites {missing} have not agreed yet"),
+        };
+        say(format_args!("under way: {what}, proposed by site {by}; {missing}"))?;
     }
     Ok(())
 }

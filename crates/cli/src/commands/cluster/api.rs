@@ -30,6 +30,9 @@ pub(crate) struct PeerLink {
     pub(crate) received_bytes: u64,
 }
 
+/// How far a site has got with the streams of all, by the name of the site and the number of the shard.
+pub(super) type Positions = BTreeMap<(String, u64), u64>;
+
 /// What a site knows about a counter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Info {
@@ -40,8 +43,6 @@ pub(super) struct Info {
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SiteInfo {
-    /// All amounts that were added and subtracted there, without their signs.
-    pub(super) counted: u128,
     pub(super) rights_to_add: Option<u128>,
     pub(super) rights_to_subtract: Option<u128>,
 }
@@ -74,9 +75,7 @@ impl Api {
         let sites = answer["sites"].as_array().ok_or_else(|| bad("sites"))?;
         let site = |site: &Value| {
             let name = site["site"].as_str().ok_or_else(|| bad("site"))?;
-            let amount = |name| number::<u128>(&site[name]).ok_or_else(|| bad(name));
             let info = SiteInfo {
-                counted: amount("added")?.saturating_add(amount("subtracted")?),
                 rights_to_add: number(&site["rights_to_add"]),
                 rights_to_subtract: number(&site["rights_to_subtract"]),
             };
@@ -84,6 +83,22 @@ impl Api {
         };
         let sites = sites.iter().map(site).collect::<Result<_, String>>()?;
         Ok(Info { is_bounded: !answer["bounds"].is_null(), sites })
+    }
+
+    /// How far this site has got with every stream, its own among them.
+    pub(super) fn positions(&self) -> Result<Positions, String> {
+        let answer = self.get("/v1/audit?values=string")?;
+        let shards = answer["shards"].as_array().ok_or_else(|| bad("shards"))?;
+        let mut positions = Positions::new();
+        for shard in shards {
+            let number_of_shard = shard["shard"].as_u64().ok_or_else(|| bad("shard"))?;
+            for site in shard["sites"].as_array().ok_or_else(|| bad("sites"))? {
+                let name = site["site"].as_str().ok_or_else(|| bad("site"))?;
+                let position = number(&site["position"]).ok_or_else(|| bad("position"))?;
+                positions.insert((name.to_owned(), number_of_shard), position);
+            }
+        }
+        Ok(positions)
     }
 
     /// This site's links, by the number of the other site.

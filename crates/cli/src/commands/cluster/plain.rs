@@ -3,7 +3,7 @@
 use super::{
     Told, conduct, order,
     sites::Sites,
-    snapshot::{Cell, CounterNow, Snapshot},
+    snapshot::{Cell, CounterNow, SiteNow, Snapshot},
 };
 use crate::failure::Failure;
 use std::{
@@ -56,7 +56,7 @@ fn line(snapshot: &Snapshot) -> String {
         .iter()
         .map(|site| format!("{} {}", site.number, if site.process.is_some() { "up" } else { "down" }));
     let links = snapshot.links.iter().map(|link| format!("{}-{} {}", link.one, link.other, link.state()));
-    let behind = snapshot.sites.iter().map(|site| known(site.behind));
+    let behind = snapshot.sites.iter().map(SiteNow::lacks);
     let mut line = format!(
         "sites {}; links {}; behind {}",
         list(sites.collect()),
@@ -99,10 +99,7 @@ fn known(amount: Option<u128>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::cluster::{
-        cable::Cable,
-        snapshot::{LinkNow, SiteNow},
-    };
+    use crate::commands::cluster::{cable::Cable, snapshot::LinkNow};
 
     #[test]
     fn all_is_in_one_line() {
@@ -116,7 +113,7 @@ mod tests {
         let hits = Cell::Known { value: 5, rights_to_add: None, rights_to_subtract: None };
         let counter = |key: &str, cells, is_bounded| CounterNow { key: key.to_owned(), cells, is_bounded };
         let snapshot = Snapshot {
-            sites: vec![site(1, Some(41), Some(5)), site(2, None, None)],
+            sites: vec![site(1, Some(41), Some([("2".to_owned(), 5)].into())), site(2, None, None)],
             links: vec![link],
             counters: vec![
                 counter("seats", vec![seats, Cell::Unknown], true),
@@ -125,7 +122,7 @@ mod tests {
         };
         assert_eq!(
             line(&snapshot),
-            "sites 1 up, 2 down; links 1-2 silent; behind 5, ?; seats 120 ?, may subtract 40 ?; hits 5 - (differ)"
+            "sites 1 up, 2 down; links 1-2 silent; behind 2:5, ?; seats 120 ?, may subtract 40 ?; hits 5 - (differ)"
         );
     }
 }

@@ -120,10 +120,10 @@ fn sites_table(sites: &[SiteNow], choice: Choice) -> Table<'static> {
             Some(process) => coloured(format!("up, process {process}"), Color::Green),
             None => coloured("down", Color::Red),
         };
-        let behind = match site.behind {
-            None => coloured("?", Color::Red),
-            Some(0) => Cell::from("0"),
-            Some(behind) => coloured(behind.to_string(), Color::Yellow),
+        let behind = match &site.behind {
+            None => coloured(site.lacks(), Color::Red),
+            Some(behind) if behind.is_empty() => Cell::from(site.lacks()),
+            Some(_) => coloured(site.lacks(), Color::Yellow),
         };
         Row::new([
             Cell::from(chosen(site.number == choice.site)),
@@ -134,9 +134,9 @@ fn sites_table(sites: &[SiteNow], choice: Choice) -> Table<'static> {
             Cell::from(format!("http://{}", site.http)),
         ])
     };
-    let widths = [1, 5, 20, 12, 18, 24].map(Constraint::Length);
+    let widths = [1, 5, 19, 16, 16, 23].map(Constraint::Length);
     Table::new(sites.iter().map(row), widths)
-        .header(heading(["", "site", "state", "behind by", "Redis clients", "HTTP clients"]))
+        .header(heading(["", "site", "state", "lacks of site", "Redis clients", "HTTP clients"]))
         .block(Block::bordered().title(" sites: the server of `quipu serve`, each in a process of its own "))
 }
 

@@ -1,7 +1,7 @@
 //! How a cluster stands at one moment, as it is shown.
 
 use super::cable::Cable;
-use std::net::SocketAddr;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Snapshot {
@@ -18,10 +18,13 @@ pub(super) struct SiteNow {
     pub(super) process: Option<u32>,
     pub(super) resp: SocketAddr,
     pub(super) http: SocketAddr,
-    /// How much some site knows to be counted that this one does not know yet: the sum of amounts without their signs,
-    /// over the counters that are shown. Unknown if it does not answer.
-    pub(super) behind: Option<u128>,
+    /// What it lacks of the streams of others: by how many positions it is behind whoever has most of them. Only those of
+    /// which it lacks something. Unknown if it does not answer.
+    pub(super) behind: Option<Behind>,
 }
+
+/// Positions, by the name of the site whose stream it is.
+pub(super) type Behind = BTreeMap<String, u64>;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct LinkNow {
@@ -92,6 +95,21 @@ impl Cell {
             Self::Unknown => "?".to_owned(),
             Self::Absent => "-".to_owned(),
             Self::Known { value, .. } => value.to_string(),
+        }
+    }
+}
+
+impl SiteNow {
+    /// What it lacks: `0`, or site and positions, such as `1:12 3:2`.
+    pub(super) fn lacks(&self) -> String {
+        match &self.behind {
+            None => "?".to_owned(),
+            Some(behind) if behind.is_empty() => "0".to_owned(),
+            Some(behind) => {
+                let parts: Vec<String> =
+                    behind.iter().map(|(site, lacks)| format!("{site}:{lacks}")).collect();
+                parts.join(" ")
+            }
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Asks all sites how they stand, and remembers which counters have changed last.
 
 use super::{
-    api::{Api, Info, PeerLink},
+    api::{Api, Info, PeerLink, Positions},
     site::Site,
     sites::Sites,
-    snapshot::{Cell, CounterNow, LinkNow, SiteNow, Snapshot},
+    snapshot::{Behind, Cell, CounterNow, LinkNow, SiteNow, Snapshot},
 };
 use crate::commands::client::shown;
 use std::{
@@ -36,6 +36,7 @@ struct Seen {
 struct Answers {
     values: Vec<Values>,
     links: Vec<BTreeMap<u16, PeerLink>>,
+    positions: Vec<Option<Positions>>,
 }
 
 impl Watcher {
@@ -46,10 +47,10 @@ impl Watcher {
         let answers = Answers {
             values: apis.iter().map(|api| api.and_then(|api| api.values().ok())).collect(),
             links: apis.iter().map(|api| api.and_then(|api| api.links().ok()).unwrap_or_default()).collect(),
+            positions: apis.iter().map(|api| api.and_then(|api| api.positions().ok())).collect(),
         };
         self.note(&answers.values);
         let mut counters = Vec::new();
-        let mut behind: Vec<Option<u128>> = answers.values.iter().map(|it| it.as_ref().map(|_| 0)).collect();
         for key in self.latest() {
             let infos: Vec<Option<Info>> = apis
                 .iter()
@@ -60,19 +61,17 @@ impl Watcher {
                     if is_there { (*api)?.info(&key).ok() } else { Some(Info::default()) }
                 })
                 .collect();
-            for (all, of_counter) in behind.iter_mut().zip(missing(&infos)) {
-                *all = all.zip(of_counter).map(|(all, more)| all.saturating_add(more));
-            }
             counters.push(counter(&key, &answers.values, &infos));
         }
-        let site = |(site, (process, behind)): (&Site, (&Option<u32>, &Option<u128>))| SiteNow {
+        let site = |(site, (process, behind)): (&Site, (Option<u32>, Option<Behind>))| SiteNow {
             number: site.number,
-            process: *process,
+            process,
             resp: site.resp,
             http: site.http,
-            behind: *behind,
+            behind,
         };
-        let now = sites.all.iter().zip(processes.iter().zip(&behind)).map(site).collect();
+        let behind = missing(&answers.positions);
+        let now = sites.all.iter().zip(processes.into_iter().zip(behind)).map(site).collect();
         Snapshot { sites: now, links: links(sites, &answers.links), counters }
     }
 
@@ -105,20 +104,24 @@ impl Watcher {
     }
 }
 
-/// For each site how much of a counter it does not know of all that some site knows.
-fn missing(infos: &[Option<Info>]) -> Vec<Option<u128>> {
-    let mut known = BTreeMap::<&str, u128>::new();
-    for (name, site) in infos.iter().flatten().flat_map(|info| &info.sites) {
-        let most = known.entry(name).or_default();
-        *most = (*most).max(site.counted);
+/// For each site what it lacks of the streams of others, compared with whoever has most.
+fn missing(positions: &[Option<Positions>]) -> Vec<Option<Behind>> {
+    let mut most = Positions::new();
+    for (stream, position) in positions.iter().flatten().flatten() {
+        let known = most.entry(stream.clone()).or_default();
+        *known = (*known).max(*position);
     }
-    let missing = |info: &Info| {
-        let of_site = |(name, most): (&&str, &u128)| {
-            most.saturating_sub(info.sites.get(*name).map_or(0, |site| site.counted))
-        };
-        known.iter().map(of_site).fold(0, u128::saturating_add)
+    let missing = |here: &Positions| {
+        let mut behind = Behind::new();
+        for (stream, position) in &most {
+            let lacks = position.saturating_sub(here.get(stream).copied().unwrap_or(0));
+            if lacks > 0 {
+                *behind.entry(stream.0.clone()).or_default() += lacks;
+            }
+        }
+        behind
     };
-    infos.iter().map(|info| info.as_ref().map(missing)).collect()
+    positions.iter().map(|here| here.as_ref().map(missing)).collect()
 }
 
 fn counter(key: &[u8], values: &[Values], infos: &[Option<Info>]) -> CounterNow {
@@ -155,19 +158,26 @@ fn links(sites: &Sites, answers: &[BTreeMap<u16, PeerLink>]) -> Vec<LinkNow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::cluster::api::SiteInfo;
 
-    fn info(counted: &[(&str, u128)]) -> Option<Info> {
-        let sites = counted.iter().map(|(name, counted)| {
-            ((*name).to_owned(), SiteInfo { counted: *counted, ..SiteInfo::default() })
-        });
-        Some(Info { is_bounded: false, sites: sites.collect() })
+    fn positions(streams: &[(&str, u64, u64)]) -> Option<Positions> {
+        Some(
+            streams.iter().map(|(site, shard, position)| (((*site).to_owned(), *shard), *position)).collect(),
+        )
     }
 
     #[test]
-    fn a_site_lacks_what_any_other_knows() {
-        let infos = [info(&[("1", 5), ("2", 1)]), info(&[("2", 4)]), None, info(&[])];
-        assert_eq!(missing(&infos), [Some(3), Some(5), None, Some(9)]);
+    fn a_site_lacks_what_any_other_has() {
+        let all = [
+            positions(&[("1", 0, 5), ("1", 1, 2), ("2", 0, 1)]),
+            positions(&[("1", 0, 5), ("2", 0, 4)]),
+            None,
+            positions(&[]),
+        ];
+        let behind = |lacks: &[(&str, u64)]| {
+            Some(lacks.iter().map(|(site, lacks)| ((*site).to_owned(), *lacks)).collect::<Behind>())
+        };
+        let expected = [behind(&[("2", 3)]), behind(&[("1", 2)]), None, behind(&[("1", 7), ("2", 4)])];
+        assert_eq!(missing(&all), expected);
     }
 
     fn values(counters: &[(&str, i64)]) -> Values {

@@ -29,6 +29,14 @@ fn all() -> Vec<Frame<'static>> {
         Frame::Shard { shard: ShardId(0), message: b"" },
         Frame::Beat,
         Frame::Council(b"bytes of its own"),
+        Frame::Leave { leaves: true },
+        Frame::Leave { leaves: false },
+        Frame::Draining(Draining {
+            leaves: true,
+            commands: 1,
+            operations: u64::MAX,
+            behind: vec![Behind { site: SiteId::FIRST, changes: 7 }],
+        }),
     ]
 }
 
@@ -103,7 +111,7 @@ fn what_is_no_frame_is_refused_with_a_reason() {
     for (content, reason) in [
         (b"".as_slice(), "without a kind"),
         (b"\0", "unknown kind 0"),
-        (b"\x07", "unknown kind 7"),
+        (b"\x09", "unknown kind 9"),
         (b"\x01", "a Hello that cannot be read"),
         (b"\x01\x80", "a Hello that cannot be read"),
         (b"\x02\x9b\xff\xff\xff\xff\xff\xff\xff\xff", "Positions that cannot be read"),
@@ -111,6 +119,9 @@ fn what_is_no_frame_is_refused_with_a_reason() {
         (b"\x03\x82\x01", "a refusal that cannot be read"),
         (b"\x04\x01", "it has no shard"),
         (b"\x05\x00", "a beat that cannot be read"),
+        (b"\x07", "neither 0 nor 1"),
+        (b"\x07\x02", "neither 0 nor 1"),
+        (b"\x08\x80", "a Draining that cannot be read"),
     ] {
         let error = read(&frame_of(content)).expect_err("bad").to_string();
         assert!(error.contains(reason), "{content:?}: {error}");

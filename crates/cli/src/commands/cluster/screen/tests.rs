@@ -1,7 +1,7 @@
 //! What is on the screen, without a terminal.
 
 use super::*;
-use crate::commands::cluster::cable::Cable;
+use crate::commands::cluster::{cable::Cable, snapshot::Behind};
 use ratatui::{
     Terminal,
     backend::TestBackend,
@@ -32,7 +32,11 @@ fn snapshot() -> Snapshot {
     let seats = Value::Known { value: 120, rights_to_add: Some(9), rights_to_subtract: Some(40) };
     let counter = |key: &str, cells| CounterNow { key: key.to_owned(), cells, is_bounded: key == "seats" };
     Snapshot {
-        sites: vec![site(1, Some(41), Some(0)), site(2, Some(42), Some(7)), site(3, None, None)],
+        sites: vec![
+            site(1, Some(41), Some(Behind::new())),
+            site(2, Some(42), Some([("1".to_owned(), 7), ("3".to_owned(), 12)].into())),
+            site(3, None, None),
+        ],
         links: vec![
             link(1, 2, Cable::Cut, false, Some(12.34)),
             link(1, 3, Cable::Whole, true, Some(0.1)),
@@ -81,8 +85,8 @@ fn view() -> View {
 fn it_shows_sites_links_values_rights_and_what_differs() {
     let buffer = drawn(&view(), 110, 28);
     let found = |part, word| find(&buffer, part, word);
-    let site = "│> 2 up, process 42 7 127.0.0.1:7002 http://127.0.0.1:8002 │";
-    assert_eq!(found("process 42", "7 "), (site.to_owned(), Color::Yellow));
+    let site = "│> 2 up, process 42 1:7 3:12 127.0.0.1:7002 http://127.0.0.1:8002 │";
+    assert_eq!(found("process 42", "1:7"), (site.to_owned(), Color::Yellow));
     assert_eq!(found("7003", "down").1, Color::Red);
     assert_eq!(found("1 - 2", "cut"), ("│ 1 - 2 cut 12.3 s ago 5 KiB │".to_owned(), Color::Red));
     assert_eq!(found("1 - 3", "up"), ("│> 1 - 3 up 0.1 s ago 5 KiB │".to_owned(), Color::Green));
