@@ -121,6 +121,7 @@ impl<L: Log, T: Table> Host<L, T> {
                     envelopes.push(Envelope { to: peer, shard: running.id, message });
                 }
             }
+            running.shard.forget_part();
         }
     }
 

@@ -23,6 +23,8 @@
 //!
 //! The bytes are CBOR, arrays of numbered fields: fields that a newer version appends are skipped by an older one.
 
+use std::sync::Arc;
+
 use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Pn, bounded::Right};
 
@@ -43,7 +45,8 @@ pub struct Message {
     /// Operations in the sender's stream up to here are settled.
     #[n(1)]
     pub(crate) settled: u64,
-    /// How far the sender has got with the streams of others, the receiver's among them.
+    /// How far the sender has got with the streams of others, the receiver's among them. Nothing, if the receiver does not
+    /// wait to hear it: then [`Self::direct`] says nothing either.
     #[n(2)]
     pub(crate) received: Vec<Received>,
     /// What others, whom the receiver does not hear, were heard to say.
@@ -57,7 +60,7 @@ pub struct Message {
     pub(crate) epoch: u64,
     /// Pieces of streams.
     #[n(6)]
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<SharedPart>,
     /// Rights that the sender needs.
     #[n(7)]
     pub(crate) asks: Vec<Ask>,
@@ -116,6 +119,26 @@ pub(crate) struct Hearsay {
     /// The membership that it acts under.
     #[n(4)]
     pub(crate) epoch: u64,
+}
+
+/// A piece of a stream, which goes to several peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SharedPart(pub(crate) Arc<Part>);
+
+impl<C> Encode<C> for SharedPart {
+    fn encode<W: minicbor::encode::Write>(
+        &self,
+        encoder: &mut minicbor::Encoder<W>,
+        context: &mut C,
+    ) -> Result<(), minicbor::encode::Error<W::Error>> {
+        self.0.encode(encoder, context)
+    }
+}
+
+impl<'b, C> Decode<'b, C> for SharedPart {
+    fn decode(decoder: &mut minicbor::Decoder<'b>, context: &mut C) -> Result<Self, minicbor::decode::Error> {
+        Ok(Self(Arc::new(Part::decode(decoder, context)?)))
+    }
 }
 
 /// A piece of a site's stream.

@@ -8,7 +8,7 @@ mod peer;
 
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
-    message::{Ask, Hearsay, KeyRow, Part, Received, Sweep, Swept, WireRow},
+    message::{Ask, Hearsay, KeyRow, Part, Received, SharedPart, Sweep, Swept, WireRow},
     origin::{Changed, Origin},
     peer::Peer,
 };

@@ -76,6 +76,11 @@ impl Peer {
     /// Takes in what the peer says of itself; `own` is this site, `epoch` that of the present membership. Returns whether
     /// others, who do not hear it, would learn something.
     pub(crate) fn hear(&mut self, message: &Message, own: SiteId, epoch: u64) -> bool {
+        if message.received.is_empty() {
+            // What it said before is true still.
+            self.hear_epoch(message.epoch, message.position, epoch);
+            return false;
+        }
         for received in &message.received {
             match &received.swept {
                 Some(swept) => self.swept.insert(received.site, swept.clone()),
@@ -112,10 +117,7 @@ impl Peer {
         if let Some(received) = said.received.get(&own) {
             self.tell(*received, said.position);
         }
-        if said.epoch >= epoch {
-            self.listed_at.get_or_insert(said.position);
-        }
-        self.epoch = self.epoch.max(said.epoch);
+        self.hear_epoch(said.epoch, said.position, epoch);
         let is_newer = said.position >= self.said.position
             && said.settled >= self.said.settled
             && said
@@ -127,6 +129,14 @@ impl Peer {
             self.said = said;
         }
         is_news
+    }
+
+    /// It acts under this membership, and its stream is so long; `epoch` is that of the present one.
+    fn hear_epoch(&mut self, theirs: u64, position: u64, epoch: u64) {
+        if theirs >= epoch {
+            self.listed_at.get_or_insert(position);
+        }
+        self.epoch = self.epoch.max(theirs);
     }
 
     /// What it said last, for whoever does not hear it.

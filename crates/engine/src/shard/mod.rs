@@ -125,6 +125,8 @@ pub struct Shard {
     incarnation: Option<SiteId>,
     record_bytes: usize,
     links: Links,
+    /// What several peers are sent.
+    last_part: Option<send::LastPart>,
     desk: Desk,
     pending: Pending,
     passing: Passing,
@@ -153,6 +155,7 @@ impl Shard {
         let mut shard = Self {
             settings,
             links,
+            last_part: None,
             desk: match settings.transient {
                 Some(transient) => Desk::new(transient.name, transient.tier),
                 None => Desk::new(Name::of_site(settings.site), 0),

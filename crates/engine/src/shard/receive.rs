@@ -1,20 +1,22 @@
 //! Taking in what another site says.
 
+use std::sync::Arc;
+
 use super::{Shard, tally};
 use crate::{
     BadMessage, Message, Moment, Rule, SiteId,
     counter::Counter,
     counters::VERSION_MAX,
     entry::Entry,
-    links::{Changed, KeyRow, Part, Sweep, Swept, WireRow},
+    links::{Changed, KeyRow, Part, SharedPart, Sweep, Swept, WireRow},
 };
 
 impl Message {
     /// The counters that it speaks of: they must be in memory before it is taken in.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let rows =
-            self.parts.iter().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
-        let entries = self.parts.iter().flat_map(|part| &part.entries).map(|entry| &*entry.key);
+            self.parts.iter().flat_map(|part| &part.0.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
+        let entries = self.parts.iter().flat_map(|part| &part.0.entries).map(|entry| &*entry.key);
         let asks = self.asks.iter().map(|ask| &*ask.key);
         let passed_on = self.passed_on.iter().flat_map(|it| it.keys());
         rows.map(|row| &*row.key).chain(entries).chain(asks).chain(passed_on)
@@ -37,8 +39,8 @@ impl Shard {
         let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
         let Message { settled, hearsay, parts, sweep, asks, passed_on, .. } = message;
-        for part in parts {
-            self.take_part(from, part, now)?;
+        for SharedPart(part) in parts {
+            self.take_part(from, Arc::unwrap_or_clone(part), now)?;
         }
         if let Some(sweep) = sweep {
             self.take_sweep(sweep)?;
@@ -83,7 +85,7 @@ impl Shard {
         if let Some(theirs) = of_us.map(|received| received.position).max().filter(|theirs| *theirs > own) {
             return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
         }
-        for part in &message.parts {
+        for SharedPart(part) in &message.parts {
             let numbers = part.entries.iter().map(|entry| entry.number);
             let is_sorted = numbers.clone().is_sorted_by(|one, next| one < next);
             let is_within = numbers.clone().all(|number| part.from < number && number <= part.to);

@@ -1,12 +1,12 @@
 //! What a shard has to say to others. Call it between batches: it speaks of what is in memory, and all of that must be
 //! durable.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::Shard;
 use crate::{
     EXCHANGE_BYTES_MAX, Message, Rule, SiteId,
-    links::{Changed, Hearsay, KeyRow, Origin, Part, Received, Sweep, Swept},
+    links::{Changed, Hearsay, KeyRow, Origin, Part, Received, SharedPart, Sweep, Swept},
 };
 
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
@@ -34,6 +34,23 @@ impl Reasons {
     fn is_any(&self) -> bool {
         self.owed || (self.owes_settled && self.is_time_to_tell) || (self.has_open && self.was_silent)
     }
+}
+
+/// What a part was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct MadeFor {
+    site: SiteId,
+    from: u64,
+    swept: u64,
+    room: usize,
+}
+
+/// The part that was made last.
+#[derive(Debug)]
+pub(super) struct LastPart {
+    made_for: MadeFor,
+    part: SharedPart,
+    room_left: usize,
 }
 
 impl Shard {
@@ -104,6 +121,7 @@ impl Shard {
             self.wake_for(site, &reasons);
             return None;
         }
+        let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
         self.note_sent(site, sweep.as_ref(), now_ms);
         self.wake_for(site, &Reasons { owes_settled: false, ..reasons });
         let own = self.links.own();
@@ -111,9 +129,9 @@ impl Shard {
         Some(Message {
             position: own.position,
             settled: own.settled,
-            received: self.received_by_us(),
-            hearsay: self.hearsay_for(site),
-            direct: connected.map(|(site, _)| *site).collect(),
+            received: if tells { self.received_by_us() } else { Vec::new() },
+            hearsay: if tells { self.hearsay_for(site) } else { Vec::new() },
+            direct: connected.filter(|_| tells).map(|(site, _)| *site).collect(),
             parts,
             sweep,
             asks,
@@ -124,7 +142,7 @@ impl Shard {
     }
 
     /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on.
-    fn parts_for(&mut self, site: SiteId, now_ms: u64) -> Vec<Part> {
+    fn parts_for(&mut self, site: SiteId, now_ms: u64) -> Vec<SharedPart> {
         let mut parts = Vec::new();
         let mut room = EXCHANGE_BYTES_MAX;
         for stream in self.streams_for(site) {
@@ -138,10 +156,10 @@ impl Shard {
                 continue;
             }
             let end = origin.position;
-            let part = self.part(stream, from, swept, &mut room);
-            let is_all = part.to == end;
+            let part = self.shared_part(stream, from, swept, &mut room);
+            let (to, is_all) = (part.0.to, part.0.to == end);
             if let Some(peer) = self.links.peers.get_mut(&site) {
-                peer.send(stream, part.to, now_ms);
+                peer.send(stream, to, now_ms);
             }
             parts.push(part);
             if !is_all {
@@ -190,6 +208,11 @@ impl Shard {
         wake.into_iter().flatten().for_each(|wake_ms| self.wake(wake_ms));
     }
 
+    /// All peers have been served: what they were sent is not needed any more.
+    pub(crate) fn forget_part(&mut self) {
+        self.last_part = None;
+    }
+
     fn wake(&mut self, wake_ms: u64) {
         let sooner = self.links.wake_ms.is_none_or(|earlier| wake_ms < earlier);
         if sooner {
@@ -213,6 +236,20 @@ impl Shard {
         let Some(peer) = self.links.peers.get(&site) else { return Vec::new() };
         let others = self.links.peers.iter().filter(|(other, _)| **other != site && !peer.hears(**other));
         others.filter_map(|(other, said)| said.hearsay(*other)).collect()
+    }
+
+    /// As [`Self::part`]. Peers mostly lack the same, so it is made once for all of them.
+    fn shared_part(&mut self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> SharedPart {
+        let made_for = MadeFor { site, from, swept, room: *room };
+        if let Some(LastPart { part, room_left, .. }) =
+            self.last_part.as_ref().filter(|last| last.made_for == made_for)
+        {
+            *room = *room_left;
+            return part.clone();
+        }
+        let part = SharedPart(Arc::new(self.part(site, from, swept, room)));
+        self.last_part = Some(LastPart { made_for, part: part.clone(), room_left: *room });
+        part
     }
 
     /// What comes after a position in a stream, for whoever has all rows up to `swept` too.
