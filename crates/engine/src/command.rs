@@ -229,6 +229,8 @@ pub struct BoundedView {
     pub initial: i64,
     /// The site that created it.
     pub creator: SiteId,
+    /// What was handed over by edges and waits for rights, at all sites.
+    pub parked: Pn,
 }
 
 /// One site's part in a counter.

@@ -189,17 +189,9 @@ impl<I: Id> Bounded<I> {
         row.parked.get_or_insert_default().taken.try_add(amount)
     }
 
-    /// Is something parked anywhere that has not been counted, as far as is known here?
-    pub fn is_parked(&self) -> bool {
-        let parked = self.rows.values().filter_map(|row| row.parked);
-        let open = parked.fold((0i128, 0i128), |(added, subtracted), Parked { taken, counted }| {
-            let open = |taken: u64, counted: u64| i128::from(taken) - i128::from(counted);
-            (
-                added + open(taken.added, counted.added),
-                subtracted + open(taken.subtracted, counted.subtracted),
-            )
-        });
-        open != (0, 0)
+    /// What is parked anywhere and has not been counted, as far as is known here.
+    pub fn parked_in_all(&self) -> Pn {
+        open_of(self.rows.values().filter_map(|row| row.parked))
     }
 
     /// What was parked here, or by those whose heir this is, and has not been counted.
@@ -208,16 +200,7 @@ impl<I: Id> Bounded<I> {
             return Pn::default();
         }
         let held = self.rows.iter().filter(|(id, _)| *self.holder(id) == self.id);
-        let parked = held.filter_map(|(_, row)| row.parked);
-        let open = parked.fold((0i128, 0i128), |(added, subtracted), Parked { taken, counted }| {
-            let open = |taken: u64, counted: u64| i128::from(taken) - i128::from(counted);
-            (
-                added + open(taken.added, counted.added),
-                subtracted + open(taken.subtracted, counted.subtracted),
-            )
-        });
-        let amount = |open: i128| u64::try_from(open.max(0)).unwrap_or(u64::MAX);
-        Pn { added: amount(open.0), subtracted: amount(open.1) }
+        open_of(held.filter_map(|(_, row)| row.parked))
     }
 
     /// Counts something of what is [parked](Self::parked), or says why it cannot be.
@@ -326,6 +309,16 @@ impl<I: Id> Bounded<I> {
         }
         Ok(())
     }
+}
+
+/// What of all this has not been counted. An heir counts more than it has taken itself.
+fn open_of(parked: impl Iterator<Item = Parked>) -> Pn {
+    let open = parked.fold((0i128, 0i128), |(added, subtracted), Parked { taken, counted }| {
+        let open = |taken: u64, counted: u64| i128::from(taken) - i128::from(counted);
+        (added + open(taken.added, counted.added), subtracted + open(taken.subtracted, counted.subtracted))
+    });
+    let amount = |open: i128| u64::try_from(open.max(0)).unwrap_or(u64::MAX);
+    Pn { added: amount(open.0), subtracted: amount(open.1) }
 }
 
 /// A replica as it is written, before it is checked.

@@ -177,7 +177,7 @@ impl Shard {
     pub(super) fn note_parked(&mut self, index: Index) {
         let entry = self.counters.get(index);
         if let Some(Counter::Bounded(bounded)) = &entry.counter {
-            self.desk.note_parked(&entry.key, bounded.is_parked());
+            self.desk.note_parked(&entry.key, !bounded.parked_in_all().is_zero());
         }
     }
 

@@ -476,16 +476,16 @@ impl Shard {
             rights_to_subtract: bounded.and_then(|bounded| bounded.rights_to_subtract(&site)),
             provisional: provisional(site).unwrap_or_default(),
         });
-        let definition = bounded.map(|bounded| bounded.definition());
         Some(Inspection {
             value,
             sites: sites.collect(),
             version: entry.version(),
-            bounded: definition.map(|definition| BoundedView {
-                minimum: definition.minimum(),
-                maximum: definition.maximum(),
-                initial: definition.initial(),
-                creator: *definition.creator(),
+            bounded: bounded.map(|bounded| BoundedView {
+                minimum: bounded.definition().minimum(),
+                maximum: bounded.definition().maximum(),
+                initial: bounded.definition().initial(),
+                creator: *bounded.definition().creator(),
+                parked: bounded.parked_in_all(),
             }),
         })
     }

@@ -187,6 +187,9 @@ struct BoundsBody {
     max: Option<Number>,
     initial: Number,
     creator: String,
+    /// What was handed over and waits for rights.
+    parked_added: Number,
+    parked_subtracted: Number,
 }
 
 #[derive(Debug, Serialize)]
@@ -230,6 +233,8 @@ impl BoundsBody {
             max: bounds.maximum.map(|it| numbers.show(it)),
             initial: numbers.show(bounds.initial),
             creator: bounds.creator.to_string(),
+            parked_added: numbers.show(bounds.parked.added),
+            parked_subtracted: numbers.show(bounds.parked.subtracted),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_engine::{Added, Inspection, Outcome, Refusal, Reply as Answer, SiteId, SiteView};
+use quipu_engine::{Added, Inspection, Outcome, Pn, Refusal, Reply as Answer, SiteId, SiteView};
 
 use crate::{
     resp::{Protocol, Reply},
@@ -126,7 +126,8 @@ fn optional(value: Option<i64>, reply: &mut Reply<'_>) {
 
 fn write_inspection(inspection: &Inspection, reply: &mut Reply<'_>, heard: Heard<'_>) {
     let Inspection { value, bounded, sites, version } = inspection;
-    reply.map(7);
+    let parked = bounded.map(|bounded| bounded.parked).filter(|parked| *parked != Pn::default());
+    reply.map(if parked.is_some() { 9 } else { 7 });
     reply.bulk(b"value");
     reply.integer(*value);
     reply.bulk(b"provisional");
@@ -137,6 +138,12 @@ fn write_inspection(inspection: &Inspection, reply: &mut Reply<'_>, heard: Heard
     optional(bounded.and_then(|bounded| bounded.minimum), reply);
     reply.bulk(b"max");
     optional(bounded.and_then(|bounded| bounded.maximum), reply);
+    if let Some(Pn { added, subtracted }) = parked {
+        reply.bulk(b"parked_added");
+        reply.bulk(added.to_string().as_bytes());
+        reply.bulk(b"parked_subtracted");
+        reply.bulk(subtracted.to_string().as_bytes());
+    }
     reply.bulk(b"version");
     reply.integer(i64::try_from(*version).unwrap_or(i64::MAX));
     reply.bulk(b"sites");
@@ -245,14 +252,21 @@ mod tests {
         };
         let mut sites = vec![site(SiteId::FIRST, u64::MAX, u128::MAX), site(SECOND, 9, 7)];
         sites[1].provisional.added = 4;
-        let bounded = BoundedView { minimum: Some(0), maximum: None, initial: 0, creator: SECOND };
+        let bounded = BoundedView {
+            minimum: Some(0),
+            maximum: None,
+            initial: 0,
+            creator: SECOND,
+            parked: Pn::subtracted(3),
+        };
         Inspection { value: 5, bounded: Some(bounded), sites, version: 3 }
     }
 
     #[test]
     fn everything_about_a_counter() {
         let text = written(Form::Inspect, &Answer::Inspected(Some(Box::new(inspection()))));
-        assert!(text.starts_with("%7 $5 value :5 $11 provisional $1 4 $4 kind $7 bounded"), "{text}");
+        assert!(text.starts_with("%9 $5 value :5 $11 provisional $1 4 $4 kind $7 bounded"), "{text}");
+        assert!(text.contains("$12 parked_added $1 0 $17 parked_subtracted $1 3 "), "{text}");
         assert!(text.contains("*2 %5 $4 site $1 1 $5 added $20 18446744073709551615 "), "{text}");
         let second = "%6 $4 site $3 2.1 $5 added $1 9 $10 subtracted $1 2 $17 provisional_added $1 4 \
                       $22 provisional_subtracted $1 0 $12 heard_ms_ago :1500 ";

@@ -241,6 +241,7 @@ impl State {
             maximum: limits.maximum,
             initial: limits.initial,
             creator: SiteId::FIRST,
+            parked: Default::default(),
         };
         let own = SiteView {
             provisional: Default::default(),

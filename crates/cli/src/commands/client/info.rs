@@ -44,6 +44,12 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let limit = |name: &str| bounds[name].as_str().unwrap_or("none").to_owned();
         say(format_args!("minimum  {}", limit("min")))?;
         say(format_args!("maximum  {}", limit("max")))?;
+        if (limit("parked_added"), limit("parked_subtracted")) != ("0".to_owned(), "0".to_owned()) {
+            let (added, subtracted) = (limit("parked_added"), limit("parked_subtracted"));
+            say(format_args!(
+                "waiting  for rights: {added} to add, {subtracted} to subtract, handed over by edges"
+            ))?;
+        }
         say(format_args!("created  with {} at site {}", limit("initial"), limit("creator")))?;
     }
     for site in info["sites"].as_array().map(Vec::as_slice).unwrap_or_default() {
