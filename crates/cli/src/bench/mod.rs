@@ -1,13 +1,14 @@
 //! `quipu bench`: a load generator for any server that speaks the Redis protocol.
 //!
 //! [`args`] are the flags, [`session`] runs the rounds; [`round`] is the event loop in which they run, and
-//! [`compare`] and [`output`] say what they have shown. [`retries`] and [`sites`] are experiments of their own.
+//! [`compare`] and [`output`] say what they have shown. [`retries`], [`sites`] and [`edges`] are experiments of their own.
 
 mod args;
 mod bars;
 mod commands;
 mod compare;
 mod connection;
+mod edges;
 mod endpoint;
 mod error;
 mod keys;
@@ -31,12 +32,15 @@ pub(crate) enum Command {
     Retries(retries::Args),
     // The same.
     Sites(sites::Args),
+    // The same.
+    Edges(edges::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Some(Command::Retries(args)) => retries::run(args),
         Some(Command::Sites(args)) => sites::run(args),
+        Some(Command::Edges(args)) => edges::run(args),
         None => session::run(&args.plan()?),
     }
 }

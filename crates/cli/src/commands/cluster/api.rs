@@ -103,9 +103,22 @@ impl Api {
 
     /// This site's links, by the number of the other site.
     pub(crate) fn links(&self) -> Result<BTreeMap<u16, PeerLink>, String> {
+        Ok(read_metrics(&self.metrics()?))
+    }
+
+    /// A metric, of all workers together.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64, String> {
+        let text = self.metrics()?;
+        let lines =
+            text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+        let values: Vec<f64> = lines.filter_map(|(_, value)| value.parse().ok()).collect();
+        if values.is_empty() { Err(bad(name)) } else { Ok(whole(values.iter().sum())) }
+    }
+
+    fn metrics(&self) -> Result<String, String> {
         let response = self.agent.get(format!("{}/metrics", self.url)).call();
         let text = response.and_then(|mut it| it.body_mut().read_to_string());
-        Ok(read_metrics(&text.map_err(|error| error.to_string())?))
+        text.map_err(|error| error.to_string())
     }
 
     /// All that was added at a site, in all counters, as far as this one knows.

@@ -33,6 +33,8 @@ pub(crate) struct Site {
     folder: PathBuf,
     /// As `--peers` has it.
     peers: String,
+    /// Other flags.
+    flags: Vec<String>,
     /// Where Redis clients connect. Known from the first start on, and the same ever after.
     pub(crate) resp: SocketAddr,
     /// Where HTTP clients connect.
@@ -63,7 +65,12 @@ pub(crate) enum StartError {
 impl Site {
     /// One without peers is alone.
     pub(crate) fn new(number: u16, folder: PathBuf, peers: String) -> Self {
-        Self { number, folder, peers, resp: ANY, http: ANY, running: None }
+        Self { number, folder, peers, flags: Vec::new(), resp: ANY, http: ANY, running: None }
+    }
+
+    /// From the next start on it has these flags, too.
+    pub(crate) fn set_flags(&mut self, flags: &[&str]) {
+        self.flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
     }
 
     /// Starts it and gives the address for other sites. It does not run yet.
@@ -104,8 +111,11 @@ impl Site {
         });
         command.arg("serve").arg("--data").arg(self.folder.join(folder_name(self.number)));
         command.args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()]);
-        command.args(["--site", &self.number.to_string(), "--peers", &self.peers]);
-        command.args(["--link", &ANY.to_string(), "--workers", "1"]);
+        command.args(["--site", &self.number.to_string()]);
+        if !self.peers.is_empty() {
+            command.args(["--peers", &self.peers]);
+        }
+        command.args(["--link", &ANY.to_string(), "--workers", "1"]).args(&self.flags);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         Ok(command)
     }
