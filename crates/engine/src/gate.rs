@@ -8,7 +8,7 @@
 use quipu_crdt::bloom::{Adaptive, BITS_MAX, Bloom, ElementHash, Forgetful, Limits, Settings};
 use quipu_storage::Slice;
 
-use crate::{FilterStats, Window, WindowMode, operations::Run};
+use crate::{FilterStats, Window, operations::Run};
 
 /// The filter of a shard begins with so many bits.
 const BITS_MIN: u64 = 1 << 14;
@@ -161,11 +161,9 @@ impl Gate {
 }
 
 fn settings(window: Window, bits: u64) -> Settings {
-    let window_ms = match window.mode {
-        WindowMode::Exact => window.length_ms,
-        // Nothing else remembers an id from a clock that is ahead until this clock would refuse it.
-        WindowMode::Filter => window.length_ms + window.ahead_ms_max(),
-    };
+    // An id from a clock that is ahead is remembered until this clock would refuse it, had it not been set back. And when an
+    // id may have been forgotten is not known more exactly than that.
+    let window_ms = window.length_ms + window.ahead_ms_max() + window.fading_ms();
     let period_ms = window_ms.div_ceil(PAST as u64).max(1);
     Settings { bits, hashes: HASHES, past: PAST, period_ms, window_ms: window_ms.max(period_ms) }
 }

@@ -264,7 +264,7 @@ impl<L: Log, T: Table> Host<L, T> {
         };
         let now = running.clock.at(now);
         let ready = match running.state.refusal() {
-            None => prepare(table, running, &command, now),
+            None => prepare(table, running, &command),
             Some(refusal) => Err(refusal),
         };
         if let Err(refusal) = ready {
@@ -458,6 +458,11 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// Drops operations that have expired. On an error they stay a while longer: the next floor is higher.
     fn drop_slices(&mut self, id: ShardId, floor: Slice, now_ms: u64) {
+        // That it has forgotten them first, for good.
+        let is_stored = self.running(id).is_some_and(|running| !running.shard.has_moved());
+        if !is_stored || (self.unflushed && self.store.log().flush().is_err()) {
+            return;
+        }
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let Some(running) = running else { return };
@@ -641,14 +646,9 @@ fn load<T: Table>(table: &T, running: &mut Running, key: &[u8]) -> Result<(), Re
 }
 
 /// Reads from the table what the command needs.
-fn prepare<T: Table>(
-    table: &T,
-    running: &mut Running,
-    command: &Command<'_>,
-    now: Moment,
-) -> Result<(), Refusal> {
+fn prepare<T: Table>(table: &T, running: &mut Running, command: &Command<'_>) -> Result<(), Refusal> {
     load(table, running, command.key)?;
-    let Some((hash, runs)) = running.shard.where_to_look(command, now) else { return Ok(()) };
+    let Some((hash, runs)) = running.shard.where_to_look(command) else { return Ok(()) };
     let mut found = None;
     // The newest first: most retries come soon.
     for run in runs.iter().rev() {

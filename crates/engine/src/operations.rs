@@ -6,6 +6,8 @@
 //! dropped whole when its operations have expired. Being exact never depends on the filter: while it is being filled
 //! again after a restart, everything is looked up.
 
+use std::collections::BTreeMap;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use minicbor::{Decode, Encode};
@@ -14,7 +16,7 @@ use quipu_storage::{Row, Slice, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
-    Added, Moment, OperationId, Refusal, SiteId, Window, WindowMode,
+    Added, Moment, OperationId, Refusal, Rule, Rules, Settings, SiteId, Window, WindowMode,
     gate::Gate,
     record::{decode_row, encode_row},
 };
@@ -82,6 +84,9 @@ pub(crate) struct Counted {
     /// Where it was counted, if elsewhere.
     #[n(4)]
     pub(crate) site: Option<SiteId>,
+    /// When its id was made, if that tells.
+    #[n(5)]
+    pub(crate) made_ms: Option<u64>,
 }
 
 impl Counted {
@@ -108,6 +113,8 @@ pub(crate) struct Run {
     pages_log2: u32,
     /// How many it has.
     pub(crate) operations: u64,
+    /// When the newest of their ids was made, of those that tell.
+    newest_ms: Option<u64>,
 }
 
 /// What the keys of a run's rows have in common.
@@ -149,6 +156,8 @@ pub(crate) struct Header {
     pages_log2: u32,
     #[n(1)]
     operations: u64,
+    #[n(2)]
+    newest_ms: Option<u64>,
 }
 
 impl Run {
@@ -163,13 +172,13 @@ impl Run {
         if header.pages_log2 > PAGES_LOG2_MAX {
             return Err(wrong());
         }
-        let Header { pages_log2, operations } = header;
-        Ok(Self { slice, name: RunName::from_bytes(name), pages_log2, operations })
+        let Header { pages_log2, operations, newest_ms } = header;
+        Ok(Self { slice, name: RunName::from_bytes(name), pages_log2, operations, newest_ms })
     }
 
     #[cfg(test)]
     pub(crate) fn for_tests(slice: Slice, operations: u64) -> Self {
-        Self { slice, name: RunName { number: 1, digest: 1 }, pages_log2: 0, operations }
+        Self { slice, name: RunName { number: 1, digest: 1 }, pages_log2: 0, operations, newest_ms: None }
     }
 
     fn page_of(&self, hash: OperationHash) -> u16 {
@@ -193,8 +202,9 @@ impl Run {
         let pages_log2 = (operations.len() / PAGE_OPERATIONS).max(1).ilog2().min(PAGES_LOG2_MAX);
         let name = RunName { number, digest: xxh3_64(&encode_row(&operations)) };
         let count = operations.len() as u64;
-        let run = Self { slice, name, pages_log2, operations: count };
-        let header = Header { pages_log2, operations: count };
+        let newest_ms = operations.iter().filter_map(|operation| operation.counted.made_ms).max();
+        let run = Self { slice, name, pages_log2, operations: count, newest_ms };
+        let header = Header { pages_log2, operations: count, newest_ms };
         let write = |key, bytes| Write { slice, key, row: Row { version: 1, bytes } };
         let mut writes = vec![write(name.key(HEADER, None), encode_row(&header))];
         for page in operations.chunk_by(|one, next| run.page_of(one.hash) == run.page_of(next.hash)) {
@@ -233,7 +243,15 @@ pub struct OperationStats {
 #[derive(Debug)]
 pub(crate) struct Operations {
     window: Window,
+    rules: Rules,
     gate: Gate,
+    /// Ids that tell that they were made then, or before, may have been forgotten: one that is not known is not taken for
+    /// a new one, whatever the wall clock says now.
+    forgotten_ms: Option<u64>,
+    /// The same of those whose slices are dropped, which no later process will find.
+    dropped_ms: Option<u64>,
+    /// When the filter may have forgotten ids, and when the newest of them was made.
+    fading: BTreeMap<u64, u64>,
     /// Counted since the last checkpoint began.
     recent: HashMap<OperationHash, Counted, FixedState>,
     /// Being written by a checkpoint.
@@ -247,10 +265,15 @@ pub(crate) struct Operations {
 
 impl Operations {
     /// What these runs of the table have; the filter does not know them yet.
-    pub(crate) fn new(window: Window, runs: Vec<Run>, seed: u64, now_ms: u64) -> Self {
+    pub(crate) fn new(settings: &Settings, runs: Vec<Run>, forgotten_ms: Option<u64>, now_ms: u64) -> Self {
+        let Settings { window, seed, rules, .. } = *settings;
         let map = || HashMap::with_hasher(FixedState::with_seed(seed));
         Self {
             window,
+            rules,
+            forgotten_ms,
+            dropped_ms: forgotten_ms,
+            fading: BTreeMap::new(),
             gate: Gate::new(window, runs.clone(), now_ms),
             recent: map(),
             saving: map(),
@@ -272,21 +295,12 @@ impl Operations {
     }
 
     /// The runs in which the operation must be looked for before it is admitted.
-    pub(crate) fn where_to_look(
-        &self,
-        hash: OperationHash,
-        id: &[u8],
-        mode: WindowMode,
-        now: Moment,
-    ) -> &[Run] {
+    pub(crate) fn where_to_look(&self, hash: OperationHash, id: &[u8], mode: WindowMode) -> &[Run] {
         let known = || self.recalled.contains_key(&hash) || self.find(hash).is_some();
         if mode == WindowMode::Filter || self.runs.is_empty() || known() {
             return &[];
         }
-        // An id from a clock that is ahead may live longer than the filter remembers it.
-        let may_be_forgotten =
-            || made_ms(id).is_some_and(|made| now.unix_ms.saturating_sub(made) > self.window.ahead_ms_max());
-        if !self.gate.is_warm() || self.gate.contains(hash.element()) || may_be_forgotten() {
+        if !self.gate.is_warm() || self.gate.contains(hash.element()) || self.is_forgotten(id) {
             &self.runs
         } else {
             &[]
@@ -320,6 +334,7 @@ impl Operations {
             WindowMode::Filter => None,
         };
         match repeat {
+            None if self.is_forgotten(id) => Err(self.too_old(id, now)),
             None => Ok(Admitted::New { hash, expires_ms }),
             Some(counted) if counted.amount == amount => {
                 self.stats.repeats += 1;
@@ -335,7 +350,7 @@ impl Operations {
         let Some(made_ms) = made_ms(id) else { return Ok(now.elapsed_ms + window_ms) };
         let (age_ms, ahead_ms) = (now.unix_ms.saturating_sub(made_ms), made_ms.saturating_sub(now.unix_ms));
         let ahead_ms_max = self.window.ahead_ms_max();
-        if age_ms > window_ms {
+        if age_ms > window_ms && self.rules.keep(Rule::OldIdsAreRefused) {
             return Err(Refusal::TooOld { age_ms, window_ms });
         }
         if ahead_ms > ahead_ms_max {
@@ -343,6 +358,61 @@ impl Operations {
         }
         // Kept until this clock itself would refuse it.
         Ok(now.elapsed_ms + window_ms + ahead_ms)
+    }
+
+    /// May an id that is not known have been forgotten?
+    fn is_forgotten(&self, id: &[u8]) -> bool {
+        let keeps = self.rules.keep(Rule::ForgottenStayRefused) && self.rules.keep(Rule::OldIdsAreRefused);
+        let forgotten_ms = self.forgotten_ms.filter(|_| keeps);
+        forgotten_ms.is_some_and(|forgotten_ms| made_ms(id).is_some_and(|made_ms| made_ms <= forgotten_ms))
+    }
+
+    /// It is at least that old, though the clock may have been set back.
+    fn too_old(&self, id: &[u8], now: Moment) -> Refusal {
+        let window_ms = self.window.length_ms;
+        let age_ms = made_ms(id).map_or(0, |made_ms| now.unix_ms.saturating_sub(made_ms));
+        Refusal::TooOld { age_ms: age_ms.max(window_ms + 1), window_ms }
+    }
+
+    /// Up to which time of their making ids may have been forgotten.
+    pub(crate) fn forgotten_ms(&self) -> Option<u64> {
+        self.forgotten_ms
+    }
+
+    /// Up to which time of their making ids may have been forgotten that no later process will find.
+    pub(crate) fn dropped_ms(&self) -> Option<u64> {
+        self.dropped_ms
+    }
+
+    /// Ids made up to then may be forgotten from now on.
+    pub(crate) fn forget_until(&mut self, made_ms: Option<u64>) {
+        self.forgotten_ms = self.forgotten_ms.max(made_ms);
+    }
+
+    /// Operations in slices that have passed, or that the filter need not know any more, are not looked for again.
+    pub(crate) fn expire(&mut self, now_ms: u64) {
+        let floor = slice_of(now_ms);
+        let expired = self.runs.iter().filter(|run| run.slice < floor).filter_map(|run| run.newest_ms);
+        let mut newest_ms = expired.max();
+        self.dropped_ms = self.dropped_ms.max(newest_ms);
+        while let Some((until_ms, faded_ms)) = self.fading.pop_first() {
+            if until_ms > now_ms {
+                self.fading.insert(until_ms, faded_ms);
+                break;
+            }
+            newest_ms = newest_ms.max(Some(faded_ms));
+        }
+        self.forget_until(newest_ms);
+    }
+
+    /// The filter is told of an operation, and will forget it.
+    fn will_fade(&mut self, made_ms: Option<u64>, now_ms: u64) {
+        let Some(made_ms) = made_ms else { return };
+        let slack_ms = self.window.fading_ms();
+        let told_ms = (now_ms / slack_ms + 1) * slack_ms;
+        let newest =
+            self.fading.entry(told_ms + self.window.length_ms + self.window.ahead_ms_max()).or_default();
+        *newest = made_ms.max(*newest);
     }
 
     /// Until when an operation is remembered that was made then, if it tells, and is settled now.
@@ -361,6 +431,7 @@ impl Operations {
     pub(crate) fn outcome(&self, hash: OperationHash, id: &[u8], now: Moment, own: SiteId) -> crate::Outcome {
         match self.find(hash) {
             Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer(own) }),
+            None if self.is_forgotten(id) => crate::Outcome::TooOld,
             None if matches!(self.expiry(id, now), Err(Refusal::TooOld { .. })) => crate::Outcome::TooOld,
             None => crate::Outcome::Unknown,
         }
@@ -369,6 +440,7 @@ impl Operations {
     /// Remembers an operation that was counted, now or before the shard was opened.
     pub(crate) fn remember(&mut self, operation: Operation, now_ms: u64) {
         self.gate.record(operation.hash.element(), now_ms);
+        self.will_fade(operation.counted.made_ms, now_ms);
         // The filter-only mode needs it too: the filter is made of what was stored when the shard is opened again.
         self.recent.insert(operation.hash, operation.counted);
     }
@@ -387,13 +459,18 @@ impl Operations {
     pub(crate) fn capture(&mut self, number: u64, now_ms: u64) -> Vec<Write> {
         debug_assert!(self.saving.is_empty());
         std::mem::swap(&mut self.recent, &mut self.saving);
-        let mut slices: std::collections::BTreeMap<Slice, Vec<Operation>> = Default::default();
+        let mut slices: BTreeMap<Slice, Vec<Operation>> = BTreeMap::new();
+        let mut expired_ms = None;
         for (hash, counted) in &self.saving {
             if counted.expires_ms > now_ms {
                 let operation = Operation { hash: *hash, counted: *counted };
                 slices.entry(slice_of(counted.expires_ms)).or_default().push(operation);
+            } else {
+                expired_ms = expired_ms.max(counted.made_ms);
             }
         }
+        self.dropped_ms = self.dropped_ms.max(expired_ms);
+        self.forget_until(expired_ms);
         let mut writes = Vec::new();
         for (slice, operations) in slices {
             let (run, rows) = Run::write(slice, number, operations);
@@ -416,8 +493,13 @@ impl Operations {
 
     /// Operations of that run.
     pub(crate) fn warm(&mut self, operations: &[Operation], now_ms: u64) {
-        for operation in operations.iter().filter(|operation| operation.counted.expires_ms > now_ms) {
-            self.gate.warm(operation.hash.element(), now_ms);
+        for Operation { hash, counted } in operations {
+            if counted.expires_ms > now_ms {
+                self.gate.warm(hash.element(), now_ms);
+                self.will_fade(counted.made_ms, now_ms);
+            } else {
+                self.forget_until(counted.made_ms);
+            }
         }
     }
 
@@ -429,6 +511,7 @@ impl Operations {
     /// Tells the time. Returns the slice before which nothing is needed any more.
     pub(crate) fn tick(&mut self, now_ms: u64) -> Slice {
         let floor = slice_of(now_ms);
+        self.expire(now_ms);
         self.runs.retain(|run| run.slice >= floor);
         self.gate.tick(now_ms, floor);
         if let Some(bits) = self.gate.bits_needed() {
@@ -452,9 +535,9 @@ impl Operations {
     pub(crate) fn describe(&self, to: &mut impl std::fmt::Write) -> std::fmt::Result {
         for operations in [&self.recent, &self.saving] {
             // In an order that does not tell which came first.
-            write!(to, "{:?}", operations.iter().collect::<std::collections::BTreeMap<_, _>>())?;
+            write!(to, "{:?}", operations.iter().collect::<BTreeMap<_, _>>())?;
         }
-        write!(to, "{:?}{:?}", self.saving_runs, self.runs)
+        write!(to, "{:?}{:?}{:?}", self.saving_runs, self.runs, self.forgotten_ms)
     }
 
     pub(crate) fn filter(&self) -> FilterStats {
@@ -525,7 +608,8 @@ mod tests {
     #[test]
     fn every_operation_of_a_run_is_on_its_page() {
         for count in [1, 63, 64, 128, 1_000, 10_000] {
-            let counted = Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None };
+            let counted =
+                Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None, made_ms: None };
             let operation = |n: u64| {
                 let id = OperationId { producer: b"p", id: &n.to_le_bytes() };
                 Operation { hash: OperationHash::of(b"k", id), counted }

@@ -63,6 +63,9 @@ pub(crate) struct Summary {
     /// From when on it knows all operations of the window, in the shard's time; never yet, while it joins the cluster.
     #[n(7)]
     pub(crate) knows_ids_from_ms: Option<u64>,
+    /// Ids that tell that they were made then, or before, may have been forgotten.
+    #[n(8)]
+    pub(crate) forgotten_ms: Option<u64>,
 }
 
 /// What this site has counted, and why, modulo 2^64.
@@ -97,6 +100,7 @@ impl Summary {
     /// What holds of every summary that was written. (What is beyond would overflow, or be looked for for ever.)
     fn check(&self) -> Result<(), Failed> {
         check_time(self.time_ms)?;
+        check_time(self.forgotten_ms.unwrap_or(0))?;
         if self.changes > CHANGES_MAX || self.live > self.changes {
             return Err(Failed::message("more counters than changes, or too many changes"));
         }

@@ -31,6 +31,10 @@ pub enum Rule {
     UnsettledAreKept,
     /// What a reset sets aside of a count that is taken back is added again. *Without:* not.
     AddBack,
+    /// An id that tells that it is older than the window is refused. *Without:* it is counted again, as others are.
+    OldIdsAreRefused,
+    /// And one that may have been forgotten stays refused when the wall clock is set back. *Without:* the clock decides.
+    ForgottenStayRefused,
     /// A definition takes effect when all sites have agreed. *Without:* at once.
     DefinitionsWait,
     /// All rows of a bounded counter travel together. *Without:* each on its own.
@@ -68,14 +72,16 @@ impl Rules {
         }
     }
 
+    /// Is this rule kept?
     #[cfg(feature = "testing")]
-    pub(crate) fn keep(self, rule: Rule) -> bool {
+    pub fn keep(self, rule: Rule) -> bool {
         self.broken != Some(rule)
     }
 
+    /// Is this rule kept? Always.
     #[cfg(not(feature = "testing"))]
     #[expect(clippy::unused_self, reason = "it has a choice in tests")]
-    pub(crate) fn keep(self, _: Rule) -> bool {
+    pub fn keep(self, _: Rule) -> bool {
         true
     }
 }

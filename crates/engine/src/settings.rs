@@ -75,6 +75,11 @@ impl Window {
         self.length_ms
     }
 
+    /// A filter remembers for so much longer than it must.
+    pub(crate) fn fading_ms(&self) -> u64 {
+        self.length_ms / 8
+    }
+
     /// How far ahead of this machine's clock an id may have been made.
     pub(crate) fn ahead_ms_max(&self) -> u64 {
         self.length_ms / 2

@@ -27,6 +27,14 @@ fn seeds_75_to_150() {
     no_failure(75..150, Plan::of);
 }
 
+/// Each of these once failed, for a reason of its own.
+#[test]
+fn seeds_that_have_failed() {
+    for seed in [6, 10, 26, 70, 116, 131, 154, 197, 298, 420, 455, 668, 687, 833, 1063, 1127] {
+        no_failure(seed..seed + 1, Plan::of);
+    }
+}
+
 #[test]
 fn one_site_is_exact_whatever_fails() {
     no_failure(0..100, |seed| Plan::with_sites(seed, Some(1)));
@@ -115,17 +123,64 @@ fn backlog(seed: u64) -> Plan {
     let work =
         Work { mix: Mix { ids: 1, ..NOTHING }, keys: 2_000, think_ms: 5, loss: 0.0, late: 0.0, ..plan.work };
     let cut =
-        |at_ms, group| Planned { at_ms, trouble: Trouble::Split { group, noticed: true, for_ms: 3_000 } };
-    let troubles = vec![cut(500, 1), cut(4_000, 2)];
+        |at_ms, group| Planned { at_ms, trouble: Trouble::Split { group, noticed: true, for_ms: 5_000 } };
+    let troubles = vec![cut(500, 1), cut(6_500, 2)];
     let unsettled_max = 32 << 10;
     Plan {
-        clients: 20,
-        active_ms: 7_500,
+        clients: 40,
+        active_ms: 12_000,
         shards: 1,
         topology: Topology::Full,
         unsettled_max,
         work,
         troubles,
+        ..plan
+    }
+}
+
+/// Clients that try again elsewhere while sites come and go.
+fn moving(seed: u64, troubles: Vec<Planned>) -> Plan {
+    let plan = retrying(seed, Mix { ids: 1, ..NOTHING });
+    let work = Work { stale: 0.0, late: 0.0, ..plan.work };
+    let window_ms = plan.window_ms.max(10_000);
+    Plan { topology: Topology::Full, window_ms, work, troubles, ..plan }
+}
+
+/// A site is put back from a copy that is some seconds old.
+fn restoring(seed: u64) -> Plan {
+    let trouble = Trouble::Restore { site: 1, age_ms: 2_000, away_ms: 50 };
+    moving(seed, vec![Planned { at_ms: 3_000, trouble }])
+}
+
+/// A site joins.
+fn joining(seed: u64) -> Plan {
+    moving(seed, vec![Planned { at_ms: 3_000, trouble: Trouble::Join { site: 3 } }])
+}
+
+/// A site is lost that the first one has not heard of for a while.
+fn losing(seed: u64) -> Plan {
+    let cut = Trouble::Cut { from: 0, to: 2, both: true, noticed: false, for_ms: 2_000 };
+    let lose = Trouble::Lose { site: 2, heir: 1, after_ms: 50 };
+    let troubles = [(3_000, cut), (4_000, lose)]
+        .into_iter()
+        .map(|(at_ms, trouble)| Planned { at_ms, trouble })
+        .collect();
+    moving(seed, troubles)
+}
+
+/// Clients that try again what was forgotten long ago, and clocks that are set back after that.
+fn remembering(seed: u64) -> Plan {
+    let plan = Plan::with_sites(seed, Some(3));
+    let mix = Mix { ids: 1, ..NOTHING };
+    let work = Work { mix, keys: 2, think_ms: 500, stale: 0.5, uuids: 1.0, ..plan.work };
+    let back = |site| Planned { at_ms: 126_000, trouble: Trouble::Clock { site, by_ms: -20_000 } };
+    Plan {
+        clients: 20,
+        active_ms: 150_000,
+        window_ms: 4_000,
+        skews_ms: vec![0; 3],
+        work,
+        troubles: (0..3).map(back).collect(),
         ..plan
     }
 }
@@ -162,4 +217,34 @@ fn bounds_without_their_rules_are_caught() {
     Variant::of(Rule::DefinitionsWait, Plan::of).is_caught();
     Variant::of(Rule::UnsettledRightsWait, |seed| retrying(seed, Mix { bounded: 1, ..NOTHING })).is_caught();
     Variant::of(Rule::BoundedRowsTogether, spending).is_caught();
+}
+
+#[test]
+fn old_ids_that_are_counted_again_are_caught() {
+    Variant::of(Rule::OldIdsAreRefused, remembering).is_caught();
+    Variant::of(Rule::ForgottenStayRefused, remembering).is_caught();
+}
+
+#[test]
+fn sites_that_come_and_go_without_their_rules_are_caught() {
+    Variant::of(Rule::NewIncarnation, restoring).is_caught();
+    Variant::of(Rule::NewcomersWait, joining).is_caught();
+    Variant::of(Rule::HeirsCancel, losing).is_caught();
+}
+
+/// What is planned does happen: sites come and go, and are put back, in many of the seeds.
+#[test]
+fn troubles_of_every_kind_are_drawn() {
+    let plans: Vec<Plan> = (0..150).map(Plan::of).collect();
+    let with = |is: fn(&Trouble) -> bool| {
+        plans.iter().filter(|plan| plan.troubles.iter().any(|planned| is(&planned.trouble))).count()
+    };
+    assert!(with(|trouble| matches!(trouble, Trouble::Join { .. })) > 20);
+    assert!(with(|trouble| matches!(trouble, Trouble::Leave { .. })) > 10);
+    assert!(with(|trouble| matches!(trouble, Trouble::Lose { .. })) > 10);
+    assert!(with(|trouble| matches!(trouble, Trouble::Restore { .. })) > 20);
+    assert!(with(|trouble| matches!(trouble, Trouble::Clock { .. })) > 20);
+    assert!(
+        plans.iter().filter(|plan| plan.intervals_ms.iter().any(|interval_ms| *interval_ms > 0)).count() > 20
+    );
 }

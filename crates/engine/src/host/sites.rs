@@ -86,11 +86,21 @@ impl<L: Log, T: Table> Host<L, T> {
         received
     }
 
-    /// Commands that have waited long enough are answered with the next batch.
+    /// Commands that have waited long enough are answered with the next batch. What waits for nobody any more is settled,
+    /// and what has changed by itself is stored.
     pub(super) fn try_again(&mut self, now: Moment) {
         for at in 0..self.shards.len() {
             let Some(running) = self.shards[at].as_deref_mut() else { continue };
             let now = running.clock.at(now);
+            let is_live = matches!(running.state, State::Live);
+            if is_live && running.shard.is_left_alone() {
+                running.shard.settle_alone(now);
+            }
+            if is_live && running.shard.has_moved() {
+                let id = running.id;
+                self.mark_pending(id);
+            }
+            let Some(running) = self.shards[at].as_deref_mut() else { continue };
             if !running.shard.is_due(now.elapsed_ms) || !matches!(running.state, State::Live) {
                 continue;
             }

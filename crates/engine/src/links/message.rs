@@ -12,7 +12,10 @@
 //! 2. A part goes up to a position: whoever applies it has every row as it was then, or newer, and all entries. Rows and
 //!    the entries that speak of them therefore arrive together, and are acknowledged together.
 //! 3. A receiver that is further behind than the sender's memory of changes is sent all rows, in the order of their keys
-//!    ([`Sweep`]), and after that the entries.
+//!    ([`Sweep`]), and after that the entries: in the same message, if the rows fit into one. A receiver takes in the sender's
+//!    own stream first, and the sweep before the parts. Rows of bounded counters in other streams, among which may be the
+//!    sender's own row, it takes in only when it has all of the sender's stream. So nobody has rows without their entries,
+//!    should the sender be lost; except in the middle of what does not fit into one message.
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
@@ -179,6 +182,19 @@ pub(crate) struct Sweep {
     pub(crate) next: Option<Vec<u8>>,
     #[n(4)]
     pub(crate) rows: Vec<KeyRow>,
+}
+
+impl KeyRow {
+    pub(crate) fn is_bounded(&self) -> bool {
+        matches!(self.row, WireRow::Bounded(_))
+    }
+}
+
+impl Sweep {
+    /// Are these all rows? Then what follows them comes in the same message.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.after.is_none() && self.next.is_none()
+    }
 }
 
 /// The row of a key.

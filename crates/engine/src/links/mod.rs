@@ -9,7 +9,7 @@ mod peer;
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
     message::{Ask, Hearsay, KeyRow, Part, Received, SharedPart, Sweep, Swept, WireRow},
-    origin::{Changed, Origin},
+    origin::{Changed, Origin, Settled},
     peer::Peer,
 };
 
@@ -250,11 +250,30 @@ impl Links {
                 .all(|peer| peer.epoch >= self.membership.epoch && peer.received(removed) <= here)
     }
 
-    /// Has this site, which joins, everything that the others had when they listed it?
+    /// Has everybody all that is known here of a removed site, and has all come here that they wrote until they had it?
+    pub(crate) fn all_have(&self, removed: SiteId) -> bool {
+        let arrived = |site: &SiteId| self.origins.get(site).map_or(0, |origin| origin.position);
+        let position = arrived(&removed);
+        self.peers
+            .iter()
+            .all(|(site, peer)| peer.received(removed) >= position && peer.is_heard_out(arrived(site)))
+    }
+
+    /// Must somebody say something under the present membership before this site, or one that joins and hears of others
+    /// through this one, can go on? What was said may have been lost.
+    pub(crate) fn waits_for_word(&self) -> bool {
+        let Membership { epoch, joining, removed, .. } = &self.membership;
+        let is_joining = joining.contains(&self.site);
+        let is_silent = |peer: &Peer| peer.epoch < *epoch || (is_joining && peer.listed_at.is_none());
+        !(joining.is_empty() && removed.is_empty()) && self.peers.values().any(is_silent)
+    }
+
+    /// Has this site, which joins, everything that the others had when they listed it, of those who are gone too?
     pub(crate) fn is_caught_up(&self) -> bool {
-        self.peers.iter().all(|(site, peer)| {
+        let has_listed = |(site, peer): (&SiteId, &Peer)| {
             peer.listed_at
                 .is_some_and(|position| self.origins.get(site).is_some_and(|it| it.position >= position))
-        })
+        };
+        self.peers.iter().all(has_listed) && self.membership.removed.keys().all(|gone| self.is_closed(*gone))
     }
 }

@@ -21,6 +21,14 @@ pub(crate) struct Changed {
     pub(crate) index: Index,
 }
 
+/// A settled entry that the table has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Settled {
+    pub(crate) number: u64,
+    /// Does it take a count back?
+    pub(crate) cancels: bool,
+}
+
 /// The stream of one site.
 #[derive(Debug, Default)]
 pub(crate) struct Origin {
@@ -35,11 +43,11 @@ pub(crate) struct Origin {
     /// Those of them that the table has, or the checkpoint under way writes.
     pub(crate) stored: BTreeSet<u64>,
     /// Numbers of settled ones that the table has: first a checkpoint must have written where they went to,
-    pub(crate) gone: Vec<u64>,
+    pub(crate) gone: Vec<Settled>,
     /// as the one under way does,
-    pub(crate) leaving: Vec<u64>,
+    pub(crate) leaving: Vec<Settled>,
     /// then the next one deletes them.
-    pub(crate) deletable: Vec<u64>,
+    pub(crate) deletable: Vec<Settled>,
     /// What the operations in `open` have counted, by key, without those that were taken back.
     pub(crate) provisional: HashMap<Box<[u8]>, Pn, FixedState>,
     /// All that the site has counted, modulo 2^64.

@@ -120,6 +120,7 @@ impl Peer {
         self.hear_epoch(said.epoch, said.position, epoch);
         let is_newer = said.position >= self.said.position
             && said.settled >= self.said.settled
+            && said.epoch >= self.said.epoch
             && said
                 .received
                 .iter()
@@ -180,6 +181,11 @@ impl Peer {
         *settled
     }
 
+    /// Is all that it had written when it last spoke here, if all up to `arrived` is?
+    pub(crate) fn is_heard_out(&self, arrived: u64) -> bool {
+        self.said.position <= arrived
+    }
+
     pub(crate) fn received(&self, site: SiteId) -> u64 {
         self.received.get(&site).copied().unwrap_or(0)
     }
@@ -208,6 +214,12 @@ impl Peer {
         self.sent_ms = 0;
         self.resend_ms = RESEND_MS;
         self.owed = connected;
+    }
+
+    /// A stream is to be sent from where the peer is.
+    pub(crate) fn begin_stream(&mut self, site: SiteId) {
+        self.under_way.retain(|(other, _)| *other != site);
+        self.sent.remove(&site);
     }
 
     /// From where on a stream is to be sent; `None`: not now.

@@ -9,9 +9,10 @@ use quipu_storage::{Row, Slice, Write};
 
 use super::{Shard, tally};
 use crate::{
-    Add, Added, Moment, OperationId, Outcome, Refusal, Rule, SiteId,
+    Add, Added, Membership, Moment, OperationId, Outcome, Refusal, Rule, SiteId,
     counter::{Counter, pn},
     entry::{Cancellation, Count, Entry, Part, What},
+    links::Settled,
     operations::{Admitted, Counted, Operation, OperationHash, made_ms, slice_of},
     record::{Logged, encode_row},
 };
@@ -87,7 +88,9 @@ impl Shard {
                 let Some(added) = self.add(key, add, now)? else { return Ok(None) };
                 let Added { value, applied, .. } = added;
                 if self.links.is_alone() {
-                    let counted = Counted { amount: add.amount, applied, value, expires_ms, site: None };
+                    let made_ms = made_ms(id.id);
+                    let counted =
+                        Counted { amount: add.amount, applied, value, expires_ms, site: None, made_ms };
                     self.remember(Operation { hash, counted }, now);
                 } else {
                     let end = self.total(key, own, applied);
@@ -199,6 +202,10 @@ impl Shard {
     /// Adds to the own row what is missing so that the parts which no reset has set aside sum to zero. Was something?
     fn balance(&mut self, key: &[u8], cancellation: &mut Cancellation) -> bool {
         let Some(index) = self.counters.find(key) else { return false };
+        if !self.links.membership.removed.is_empty() {
+            // The rights that a removed site's count has made go with it.
+            self.inherit(index);
+        }
         let (own, entry) = (self.settings.site, self.counters.get(index));
         let Some(counter) = entry.counter.as_ref() else { return false };
         let counting = |part: &&Part| part.end > axis(counter.mark(part.site), part.amount);
@@ -237,6 +244,29 @@ impl Shard {
                 self.log(entry.hash, key, What::Cancelled(cancellation));
             }
         }
+        let removed = self.links.membership.removed.keys().copied();
+        let estates: Vec<SiteId> = removed.filter(|site| self.links.answers_for(*site)).collect();
+        estates.into_iter().for_each(|site| self.balance_estate(site));
+    }
+
+    /// The same for what a removed site has taken back, which this one answers for. From then on it is this one's.
+    pub(super) fn balance_estate(&mut self, removed: SiteId) {
+        if !self.settings.rules.keep(Rule::AddBack) || !self.settings.rules.keep(Rule::HeirsCancel) {
+            return;
+        }
+        let own = self.settings.site;
+        let Some(origin) = self.links.origins.get(&removed) else { return };
+        let entries: Vec<Entry> = origin.open.values().filter(|it| it.count().is_none()).cloned().collect();
+        for entry in entries {
+            let What::Cancelled(mut cancellation) = entry.what else { continue };
+            let of = cancellation.of;
+            let is_taken_over = self.links.entries(entry.hash).any(|(site, it)| {
+                site == own && matches!(&it.what, What::Cancelled(cancellation) if cancellation.of == of)
+            });
+            if !is_taken_over && self.balance(&entry.key, &mut cancellation) {
+                self.log(entry.hash, &entry.key, What::Cancelled(cancellation));
+            }
+        }
     }
 
     /// What became of an operation.
@@ -264,6 +294,10 @@ impl Shard {
     /// Finds out which operations of this site are settled.
     pub(super) fn settle(&mut self, now: Moment) {
         let own = self.settings.site;
+        if !self.links.membership.removed.keys().all(|removed| self.links.is_closed(*removed)) {
+            // Somebody may still come with a count of a site that was removed.
+            return;
+        }
         let by_told = self.settings.rules.keep(Rule::ToldPositions);
         let origins = &self.links.origins;
         let acknowledged = self.links.peers.iter_mut().map(|(site, peer)| {
@@ -288,11 +322,33 @@ impl Shard {
         }
     }
 
+    /// Nobody is left whom anything could wait for, and who would say something.
+    pub(crate) fn is_left_alone(&self) -> bool {
+        self.links.peers.is_empty()
+            && !self.links.is_alone()
+            && self.links.origins.values().any(|origin| !origin.open.is_empty())
+    }
+
+    /// Settles what is open when nobody is left.
+    pub(crate) fn settle_alone(&mut self, now: Moment) {
+        let open = |shard: &Self| shard.links.origins.values().map(|origin| origin.open.len()).sum::<usize>();
+        let before = open(self);
+        self.settle_removed(now);
+        self.settle(now);
+        self.moved |= open(self) < before;
+    }
+
     /// Has everybody who counted the operation, but one, taken that back? And does everybody know?
     fn is_resolved(&self, entry: &Entry, acknowledged: u64) -> bool {
         let (own, hash) = (self.settings.site, entry.hash);
-        if entry.count().is_none() {
-            return true;
+        if let What::Cancelled(Cancellation { of, .. }) = &entry.what {
+            // What an heir has taken back for a removed site it would take back again, were that forgotten before what the
+            // removed site has said.
+            let speaks_of_it = |site: SiteId, it: &Entry| match &it.what {
+                What::Counted(_) => site == *of,
+                What::Cancelled(cancellation) => site != own && cancellation.of == *of,
+            };
+            return *of == own || !self.links.entries(hash).any(|(site, it)| speaks_of_it(site, it));
         }
         // First of all: the lower site's count may be settled, and gone from here, before everybody knows of this.
         if let Some((_, number)) = self.links.cancellation(hash, own) {
@@ -329,16 +385,29 @@ impl Shard {
         }
     }
 
+    /// The count that an heir takes back by this entry: whose it is, and its number.
+    fn taken_back_by(&self, site: SiteId, number: u64) -> Option<(SiteId, u64)> {
+        let entry = self.links.origins.get(&site)?.open.get(&number)?;
+        let What::Cancelled(Cancellation { of, .. }) = &entry.what else { return None };
+        let mut counts =
+            self.links.entries(entry.hash).filter(|(other, it)| other == of && it.count().is_some());
+        counts.next().filter(|_| *of != site).map(|(of, it)| (of, it.number))
+    }
+
     /// An entry is settled: a count goes to those that are remembered for the window.
     pub(super) fn retire(&mut self, site: SiteId, number: u64, now: Moment) {
         let own = self.settings.site;
+        if let Some((of, count)) = self.taken_back_by(site, number) {
+            // The heir has seen that all have both: the count goes first.
+            self.retire(of, count, now);
+        }
         let hash = self.links.origins.get(&site).and_then(|it| it.open.get(&number)).map(|entry| entry.hash);
         let is_cancelled = hash.is_some_and(|hash| self.links.is_cancelled(hash, site));
         let Some(entry) = self.links.remove(site, number) else { return };
         if let Some(origin) = self.links.origins.get_mut(&site)
             && origin.stored.remove(&number)
         {
-            origin.gone.push(number);
+            origin.gone.push(Settled { number, cancels: entry.count().is_none() });
         }
         let What::Counted(count) = entry.what else { return };
         if is_cancelled {
@@ -346,7 +415,8 @@ impl Shard {
         }
         let Count { amount, applied, value, made_ms, .. } = count;
         let expires_ms = self.operations.expiry_of_settled(made_ms, now);
-        let counted = Counted { amount, applied, value, expires_ms, site: (site != own).then_some(site) };
+        let site = (site != own).then_some(site);
+        let counted = Counted { amount, applied, value, expires_ms, site, made_ms };
         self.operations.remember(Operation { hash: entry.hash, counted }, now.elapsed_ms);
         self.note_slice(expires_ms);
     }
@@ -355,6 +425,9 @@ impl Shard {
     pub(super) fn capture_entries(&mut self) -> Vec<Write> {
         self.entries_unsaved = false;
         let mut writes = Vec::new();
+        // What takes a count back goes last: of a checkpoint that fails, the first rows may be written.
+        let mut counts = Vec::new();
+        let mut cancellations = Vec::new();
         for (site, origin) in &mut self.links.origins {
             for (number, entry) in origin.open.iter().filter(|(number, _)| !origin.stored.contains(number)) {
                 let bytes = encode_row(&Logged { site: *site, entry: entry.clone() });
@@ -362,16 +435,20 @@ impl Shard {
                 writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 1, bytes } });
             }
             // Not before the runs that have taken them over are surely there.
-            for number in std::mem::take(&mut origin.deletable) {
+            for Settled { number, cancels } in std::mem::take(&mut origin.deletable) {
                 let key = Logged::row_key(*site, number);
-                writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 2, bytes: Vec::new() } });
+                let deletion = Write { slice: Slice::KEPT, key, row: Row { version: 2, bytes: Vec::new() } };
+                if cancels { cancellations.push(deletion) } else { counts.push(deletion) }
             }
             let open = &origin.open;
             origin.leaving.append(&mut origin.gone);
             // One that takes back what it took back before goes by another number.
-            origin.leaving.extend(origin.stored.iter().filter(|number| !open.contains_key(number)));
+            let replaced = origin.stored.iter().filter(|number| !open.contains_key(number));
+            origin.leaving.extend(replaced.map(|number| Settled { number: *number, cancels: true }));
             origin.stored = open.keys().copied().collect();
         }
+        writes.append(&mut counts);
+        writes.append(&mut cancellations);
         writes
     }
 
@@ -382,12 +459,21 @@ impl Shard {
         }
     }
 
-    /// What operations of this site have counted under a key that are not settled: rights that these made wait.
+    /// What operations of this site, and of removed ones that it is the heir of, have counted under a key that are not
+    /// settled: rights that these made wait.
     pub(super) fn waiting_rights(&self, key: &[u8]) -> Pn {
         if !self.settings.rules.keep(Rule::UnsettledRightsWait) {
             return Pn::default();
         }
-        self.links.own().provisional(key)
+        let mut waiting = self.links.own().provisional(key);
+        let Membership { removed, .. } = &self.links.membership;
+        for site in removed.keys().filter(|site| self.links.membership.holder(**site) == self.settings.site) {
+            let inherited = self.links.origins.get(site).map(|origin| origin.provisional(key));
+            let Pn { added, subtracted } = inherited.unwrap_or_default();
+            waiting.added = waiting.added.saturating_add(added);
+            waiting.subtracted = waiting.subtracted.saturating_add(subtracted);
+        }
+        waiting
     }
 
     /// The counters that must be in memory, because what was counted on them may have to be taken back, or what is parked
@@ -403,7 +489,9 @@ impl Shard {
 
     /// May this counter leave memory, as far as its operations are concerned?
     pub(super) fn has_provisional(links: &crate::links::Links, key: &[u8]) -> bool {
+        let removed = links.membership.removed.keys().filter_map(|site| links.origins.get(site));
         links.origins.values().any(|origin| origin.provisional.contains_key(key))
+            || removed.flat_map(|origin| origin.open.values()).any(|entry| *entry.key == *key)
     }
 
     /// A counter as this shard has it.

@@ -168,7 +168,7 @@ impl Shard {
             moved: false,
             incarnation: None,
             counters: Counters::new(settings.seed),
-            operations: Operations::new(settings.window, stored.runs, settings.seed, now_ms),
+            operations: Operations::new(&settings, stored.runs, stored.summary.forgotten_ms, now_ms),
             complete: stored.is_empty,
             summary: stored.summary,
             outputs: Outputs::default(),
@@ -236,6 +236,7 @@ impl Shard {
             self.links.insert(site, entry);
         }
         let Summary { changes, slice_max, .. } = self.summary;
+        self.operations.forget_until(contents.summary.forgotten_ms);
         self.summary = contents.summary;
         // A checkpoint may have come after the record.
         self.summary.changes = self.summary.changes.max(changes);
@@ -255,7 +256,8 @@ impl Shard {
                     origin.counted = stream.counted;
                 }
             }
-            None => *self.links.own_mut() = crate::links::Origin::at(self.summary.changes),
+            // Of a time when it was alone. Entries that a checkpoint has written since then stay.
+            None => self.links.own_mut().skip_to(self.summary.changes),
         }
     }
 
@@ -291,11 +293,7 @@ impl Shard {
         Ok(())
     }
 
-    pub(crate) fn where_to_look(
-        &self,
-        command: &Command<'_>,
-        now: Moment,
-    ) -> Option<(OperationHash, Vec<Run>)> {
+    pub(crate) fn where_to_look(&self, command: &Command<'_>) -> Option<(OperationHash, Vec<Run>)> {
         let (id, mode) = match command.action {
             Action::Add { operation: Some(id), .. } => (id, self.settings.window.mode),
             // Whoever asks is told what is stored, even if the filter alone decides what counts.
@@ -303,7 +301,7 @@ impl Shard {
             _ => return None,
         };
         let hash = OperationHash::of(command.key, id);
-        let runs = self.operations.where_to_look(hash, id.id, mode, now);
+        let runs = self.operations.where_to_look(hash, id.id, mode);
         (!runs.is_empty()).then(|| (hash, runs.to_vec()))
     }
 
@@ -564,7 +562,10 @@ impl Shard {
             // The summary has other bytes, so it needs another version.
             self.summary.changes += 1;
         }
+        // What has expired by the time that is stored is not looked for by the next process.
+        self.operations.expire(now_ms);
         self.summary.time_ms = now_ms;
+        self.summary.forgotten_ms = self.operations.forgotten_ms();
         self.summary.streams = self.links.streams();
         self.summary.site = self.written_by();
         self.links.restless = true;
@@ -631,6 +632,7 @@ impl Shard {
         self.fresh_saving.retain(|index| self.counters.get(*index).counter.is_some());
         // What was settled since the last record is in no record: it has other bytes, so it needs another version.
         self.summary.changes += 1;
+        self.summary.forgotten_ms = self.operations.forgotten_ms();
         self.summary.streams = self.links.streams();
         self.summary.site = self.written_by();
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
@@ -693,7 +695,14 @@ impl Shard {
             self.summary.knows_ids_from_ms = Some(now_ms + self.settings.window.length_ms());
             self.moved = true;
         }
-        self.operations.tick(now_ms)
+        let floor = self.operations.tick(now_ms);
+        self.moved |= self.operations.dropped_ms() > self.summary.forgotten_ms;
+        floor
+    }
+
+    /// Is there something to be stored, though no command asks for it?
+    pub(crate) fn has_moved(&self) -> bool {
+        self.moved
     }
 
     /// The highest slice that the table may have rows of.

@@ -38,13 +38,8 @@ impl Shard {
         self.hear(from, &message, epoch);
         let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
-        let Message { settled, hearsay, parts, sweep, asks, passed_on, .. } = message;
-        for SharedPart(part) in parts {
-            self.take_part(from, Arc::unwrap_or_clone(part), now)?;
-        }
-        if let Some(sweep) = sweep {
-            self.take_sweep(sweep)?;
-        }
+        self.take_streams(from, message.position, message.epoch, message.parts, message.sweep, now)?;
+        let Message { settled, hearsay, asks, passed_on, .. } = message;
         self.settle_learned(from, settled, now);
         for said in hearsay.iter().filter(|said| said.site != own) {
             self.settle_learned(said.site, said.settled, now);
@@ -67,6 +62,47 @@ impl Shard {
         Ok(())
     }
 
+    /// Takes in pieces of streams; the sender's own one was so long, and it acts under the membership of this epoch.
+    fn take_streams(
+        &mut self,
+        from: SiteId,
+        position: u64,
+        theirs: u64,
+        parts: Vec<SharedPart>,
+        sweep: Option<Sweep>,
+        now: Moment,
+    ) -> Result<(), BadMessage> {
+        let epoch = self.links.membership.epoch;
+        let (own_parts, other_parts): (Vec<_>, Vec<_>) =
+            parts.into_iter().partition(|part| part.0.origin == from);
+        let (own_sweep, other_sweep) = match sweep {
+            Some(sweep) if sweep.origin == from => (Some(sweep), None),
+            other => (None, other),
+        };
+        // All rows first: what follows them may be in the same message.
+        own_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
+        for SharedPart(part) in own_parts {
+            self.take_part(from, Arc::unwrap_or_clone(part), now)?;
+        }
+        // Of a bounded counter all rows travel together, so that the sender's own one may be among those of others. It is
+        // not taken in before its stream has come that far: were the sender lost, nobody would have the entries.
+        let lacks = self.received(from).is_none_or(|here| here < position);
+        let is_early = |rows: &[KeyRow]| lacks && rows.iter().any(KeyRow::is_bounded);
+        let early = other_sweep.as_ref().filter(|sweep| is_early(&sweep.rows)).map(|sweep| sweep.origin);
+        let other_sweep = other_sweep.filter(|_| early.is_none());
+        other_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
+        for SharedPart(part) in other_parts {
+            if is_early(&part.rows) || early == Some(part.origin) {
+                continue;
+            }
+            // If the sender knows of a newcomer that is not known here yet, it will say it again.
+            if theirs <= epoch || self.links.origins.contains_key(&part.origin) {
+                self.take_part(from, Arc::unwrap_or_clone(part), now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Does the sender not know of operations that are settled, and will not hear it from anybody else?
     fn can_tell(&self, from: SiteId, message: &Message) -> bool {
         let hears = |site: SiteId| self.links.peers.get(&from).is_some_and(|peer| peer.hears(site));
@@ -82,7 +118,8 @@ impl Shard {
         }
         let own = self.links.own().position;
         let of_us = message.received.iter().filter(|received| received.site == self.settings.site);
-        if let Some(theirs) = of_us.map(|received| received.position).max().filter(|theirs| *theirs > own) {
+        let most = of_us.map(|received| received.position).max().filter(|theirs| *theirs > own);
+        if let Some(theirs) = most.filter(|_| self.settings.rules.keep(Rule::NewIncarnation)) {
             return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
         }
         for SharedPart(part) in &message.parts {
@@ -197,6 +234,7 @@ impl Shard {
 
     /// Takes in a piece of all rows of a stream, if it comes next.
     fn take_sweep(&mut self, sweep: Sweep) -> Result<(), BadMessage> {
+        let is_whole = sweep.is_whole();
         let Sweep { origin: site, until, after, next, rows } = sweep;
         let Some(origin) = self.links.origins.get(&site).filter(|_| site != self.settings.site) else {
             return Ok(());
@@ -204,6 +242,8 @@ impl Shard {
         let here = origin.position;
         let is_next = match (self.links.sweeping.get(&site), &after) {
             (None, None) => until > here,
+            // Whatever came before.
+            (Some(_), None) if is_whole => until > here,
             (Some(swept), None) => until > swept.until,
             (Some(swept), Some(_)) => swept.until == until && swept.after == after,
             (None, Some(_)) => false,
@@ -221,7 +261,7 @@ impl Shard {
     }
 
     /// What all that stay have of a removed site is settled: nobody else can come with more.
-    fn settle_removed(&mut self, now: Moment) {
+    pub(super) fn settle_removed(&mut self, now: Moment) {
         let removed = self.links.membership.removed.keys().copied();
         let closed: Vec<SiteId> = removed.filter(|site| self.links.is_closed(*site)).collect();
         for site in closed {
@@ -232,10 +272,9 @@ impl Shard {
             }
             if self.links.answers_for(site) {
                 open.iter().for_each(|(_, hash)| self.reconcile(*hash));
+                self.balance_estate(site);
             }
-            let all_have_it = self.links.peers.values().all(|peer| {
-                peer.received(site) >= self.links.origins.get(&site).map_or(0, |origin| origin.position)
-            });
+            let all_have_it = self.links.all_have(site);
             for (number, hash) in open {
                 let counts = self.links.counts(hash);
                 let others_are_cancelled =

@@ -5,10 +5,13 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::Shard;
 use crate::{
-    EXCHANGE_BYTES_MAX, Message, Rule, SiteId,
+    MESSAGE_BYTES_MAX, Message, Rule, SiteId,
     links::{Changed, Hearsay, KeyRow, Origin, Part, Received, SharedPart, Sweep, Swept},
 };
 
+/// So many bytes of rows and entries go into one message, about. What does not fit comes later: a peer has then rows that
+/// include counts whose entries it lacks, and if this site is lost just then it stays so.
+const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
 /// else to say.
 const GOSSIP_DELAY_MS: u64 = 20;
@@ -22,7 +25,8 @@ struct Reasons {
     owes_settled: bool,
     /// and has waited long enough for something else to go with that.
     is_time_to_tell: bool,
-    /// This site waits to hear how far it has got: an own operation is not settled.
+    /// This site waits to hear how far it has got: an own operation is not settled, or somebody has to say something under
+    /// the present membership.
     wants_answer: bool,
     /// That, or an operation of others of which the peer has to tell.
     has_open: bool,
@@ -96,34 +100,43 @@ impl Shard {
         others.filter(|(site, _)| **site == peer || !hears(site)).any(|(_, origin)| !origin.open.is_empty())
     }
 
-    /// Which streams a peer has to hear from us: the own one, and those of sites that it does not hear.
+    /// Which streams a peer has to hear from us: the own one first, and those of sites that it does not hear.
     pub(super) fn streams_for(&self, peer: SiteId) -> Vec<SiteId> {
         let Some(it) = self.links.peers.get(&peer) else { return Vec::new() };
         let own = self.settings.site;
-        let sites = self.links.origins.keys().copied();
-        sites.filter(|site| *site == own || (*site != peer && !it.hears(*site))).collect()
+        let others = self.links.origins.keys().copied().filter(|site| *site != own && *site != peer);
+        [own].into_iter().chain(others.filter(|site| !it.hears(*site))).collect()
     }
 
     /// What is to be said to a peer now, with a piece of a sweep if it needs one.
     pub(crate) fn message_for(&mut self, site: SiteId, sweep: Option<Sweep>, now_ms: u64) -> Option<Message> {
         let asks = self.asks(site, now_ms);
         let passed_on = self.pass_on(site, now_ms);
-        let peer = self.links.peers.get(&site)?;
+        let whole = sweep.as_ref().filter(|sweep| sweep.is_whole()).map(|sweep| (sweep.origin, sweep.until));
+        let peer = self.links.peers.get_mut(&site)?;
+        if let Some((origin, _)) = whole {
+            peer.begin_stream(origin);
+        }
         if !peer.may_send(now_ms) && asks.is_empty() && passed_on.is_none() {
             let pace_ms = peer.pace_ms();
             self.wake(pace_ms);
             return None;
         }
-        let parts = self.parts_for(site, now_ms);
+        let parts = self.parts_for(site, whole, now_ms);
+        let has_part = |origin: SiteId| parts.iter().any(|part| part.0.origin == origin);
+        // All rows go with what follows them, if they fit into a message: nobody must be left with rows and without the
+        // entries that they include, should this site be lost. Not now, if too much is under way.
+        let is_held = whole.is_some_and(|(origin, _)| !has_part(origin));
+        let sweep = sweep.filter(|_| !is_held);
         let has_news = !parts.is_empty() || !asks.is_empty() || passed_on.is_some() || sweep.is_some();
         let reasons = self.reasons_to_speak(site, now_ms)?;
         if !has_news && !reasons.is_any() {
-            self.wake_for(site, &reasons);
+            self.wake_for(site, &reasons, is_held);
             return None;
         }
         let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
         self.note_sent(site, sweep.as_ref(), now_ms);
-        self.wake_for(site, &Reasons { owes_settled: false, ..reasons });
+        self.wake_for(site, &Reasons { owes_settled: false, ..reasons }, is_held);
         let own = self.links.own();
         let connected = self.links.peers.iter().filter(|(_, peer)| peer.connected);
         Some(Message {
@@ -141,16 +154,18 @@ impl Shard {
         })
     }
 
-    /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on.
-    fn parts_for(&mut self, site: SiteId, now_ms: u64) -> Vec<SharedPart> {
+    /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on. With
+    /// them go all rows of a stream up to a position, if these are `whole`.
+    fn parts_for(&mut self, site: SiteId, whole: Option<(SiteId, u64)>, now_ms: u64) -> Vec<SharedPart> {
         let mut parts = Vec::new();
-        let mut room = EXCHANGE_BYTES_MAX;
+        let mut room = PARTS_BYTES_MAX;
         for stream in self.streams_for(site) {
             let Some(origin) = self.links.origins.get(&stream) else { continue };
             let Some(peer) = self.links.peers.get_mut(&site) else { continue };
             let Some(from) = peer.next(stream, origin.position) else { continue };
             let swept =
                 peer.swept(stream).filter(|swept| swept.after.is_none()).map_or(0, |swept| swept.until);
+            let swept = whole.filter(|(origin, _)| *origin == stream).map_or(swept, |(_, until)| until);
             if from.max(swept) < origin.since() && swept <= from {
                 // It needs a sweep first.
                 continue;
@@ -174,7 +189,7 @@ impl Shard {
     fn reasons_to_speak(&self, site: SiteId, now_ms: u64) -> Option<Reasons> {
         let peer = self.links.peers.get(&site)?;
         let own = self.links.own();
-        let wants_answer = !own.open.is_empty();
+        let wants_answer = !own.open.is_empty() || self.links.waits_for_word();
         let owes_settled = peer.gossip || peer.settled_told < own.last_settled;
         Some(Reasons {
             owed: peer.owed,
@@ -196,9 +211,9 @@ impl Shard {
         }
     }
 
-    /// Looks at a peer again when it may have to hear something.
-    fn wake_for(&mut self, site: SiteId, reasons: &Reasons) {
-        let is_swept = self.next_sweep(site).is_some();
+    /// Looks at a peer again when it may have to hear something; what is held waits for what is under way.
+    fn wake_for(&mut self, site: SiteId, reasons: &Reasons, is_held: bool) {
+        let is_swept = !is_held && self.next_sweep(site).is_some();
         let Some(peer) = self.links.peers.get(&site) else { return };
         let wake = [
             peer.wake_ms(),

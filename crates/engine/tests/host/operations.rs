@@ -213,8 +213,8 @@ fn the_filter_alone_knows_repeats_after_crashes_and_failures() {
     let operation = OperationId { producer: b"p", id: b"1" };
     let first = Added { value: 5, applied: 5, repeated: false, site: SiteId::FIRST };
     assert_eq!(world.ask(KEY, Action::Outcome(operation)), Reply::Outcome(Outcome::Counted(first)));
-    // By periods of a third of one and a half windows.
-    world.pass(5 * WINDOW_MS / 2);
+    // By periods of a third of what it remembers, which is a little more than one and a half windows.
+    world.pass(3 * WINDOW_MS);
     assert_eq!(world.add_once(KEY, b"1", 5), counted(10, 5));
 }
 
@@ -263,5 +263,40 @@ fn every_window_that_is_allowed_can_be_kept() {
             let Reply::Added(added) = world.add_once(KEY, b"1", 5) else { panic!("refused") };
             assert!(added.repeated, "{window:?}");
         }
+    }
+}
+
+/// A clock that is set back does not make an id young again that was forgotten.
+fn a_clock_that_is_set_back(mode: WindowMode, is_restarted: bool) {
+    let mut world = world(mode);
+    world.pass(WINDOW_MS);
+    let id = uuid(WINDOW_MS);
+    assert_eq!(world.add_once(KEY, &id, 5), counted(5, 5));
+    // Whatever has forgotten it by then: nothing, the filter, or all.
+    for _ in 0..8 {
+        world.pass(WINDOW_MS / 2);
+        world.unix_back_ms = world.clock_ms.saturating_sub(WINDOW_MS + 1);
+        if is_restarted {
+            world.memory.crash();
+            world.restart();
+        }
+        match world.add_once(KEY, &id, 5) {
+            Reply::Added(added) => assert!(added.repeated, "counted twice at {}", world.clock_ms),
+            Reply::Refused(Refusal::TooOld { age_ms, window_ms }) => assert!(age_ms > window_ms),
+            other => panic!("{other:?}"),
+        }
+        world.unix_back_ms = 0;
+    }
+    assert_eq!(world.value(KEY), Some(5));
+    // And one that is made now is as good as ever.
+    let id = uuid(world.clock_ms);
+    assert_eq!(world.add_once(KEY, &id, 5), counted(10, 5));
+}
+
+#[test]
+fn what_was_forgotten_is_refused_whatever_the_clock_says() {
+    for mode in [WindowMode::Exact, WindowMode::Filter] {
+        a_clock_that_is_set_back(mode, false);
+        a_clock_that_is_set_back(mode, true);
     }
 }

@@ -50,6 +50,8 @@ pub(crate) struct World {
     checkpointer: Option<Arc<Checkpointer>>,
     /// By a clock that all processes see.
     pub(crate) clock_ms: u64,
+    /// By so much the machine's clock was set back.
+    pub(crate) unix_back_ms: u64,
     started_ms: u64,
     tickets: u64,
 }
@@ -58,8 +60,17 @@ impl World {
     pub(crate) fn new(setup: Setup) -> Self {
         let (memory, seen) = (Memory::new(), Seen::default());
         let (host, checkpointer) = boot(&memory, &seen, setup);
-        let mut world =
-            Self { setup, memory, seen, host, checkpointer, clock_ms: 0, started_ms: 0, tickets: 0 };
+        let mut world = Self {
+            setup,
+            memory,
+            seen,
+            host,
+            checkpointer,
+            clock_ms: 0,
+            unix_back_ms: 0,
+            started_ms: 0,
+            tickets: 0,
+        };
         world.open();
         world
     }
@@ -91,7 +102,10 @@ impl World {
     }
 
     pub(crate) fn now(&self) -> Moment {
-        Moment { elapsed_ms: self.clock_ms - self.started_ms, unix_ms: UNIX_MS + self.clock_ms }
+        Moment {
+            elapsed_ms: self.clock_ms - self.started_ms,
+            unix_ms: UNIX_MS + self.clock_ms - self.unix_back_ms,
+        }
     }
 
     pub(crate) fn send(&mut self, key: &[u8], action: Action<'_>) -> Ticket {

@@ -6,7 +6,7 @@ use quipu_engine::{
     Action, Add, Added, Membership, Outcome, Refusal, Reply, Settings, SiteId, Window, WindowMode,
 };
 
-use crate::world::{World, site};
+use crate::world::{Weather, World, site};
 
 fn without(world: &World, gone: SiteId, heir: SiteId) -> Membership {
     let mut membership = world.membership();
@@ -149,4 +149,98 @@ fn a_restored_site_goes_on_under_another_incarnation() {
         assert_eq!((world.get(at, b"k"), world.get(at, b"stock")), (Some(13), Some(0)), "at {at}");
     }
     world.check_books();
+}
+
+#[test]
+fn who_is_left_alone_waits_for_nobody() {
+    let mut world = World::new(2, 1, Settings::default());
+    world.link(0, 1, false);
+    world.add_once(0, b"k", 5, b"one");
+    world.crash(1);
+    let membership = without(&world, site(2), site(1));
+    world.set_membership(membership);
+    world.pass(1_000);
+    assert_eq!(world.open_entries(), 0, "what was open is settled");
+    world.add_once(0, b"k", 5, b"two");
+    world.pass(10);
+    assert_eq!(world.open_entries(), 0, "and so is what comes later");
+    let Reply::Added(answer) = world.add_once(0, b"k", 5, b"one") else { panic!("counted") };
+    assert!(answer.repeated);
+    assert_eq!(world.get(0, b"k"), Some(10));
+}
+
+#[test]
+fn an_heir_takes_back_on_a_bounded_counter_with_the_rights_that_it_inherits() {
+    let mut world = World::new(3, 1, Settings::default());
+    let ticket = world.create(0, b"stock", 0, 0, 1_000);
+    world.pass(1_000);
+    assert_eq!(world.answer(0, ticket), Some(Reply::Created));
+    world.link(0, 2, false);
+    world.link(0, 1, false);
+    // The rights to sell what was delivered twice are those of the site that will be lost.
+    world.add_once(0, b"stock", 5, b"delivery");
+    world.add_once(2, b"stock", 5, b"delivery");
+    world.pass(100);
+    world.crash(2);
+    world.link(0, 1, true);
+    let membership = without(&world, site(3), site(2));
+    world.set_membership(membership);
+    world.pass(5_000);
+    for at in 0..2 {
+        assert_eq!(world.get(at, b"stock"), Some(5), "at {at}");
+    }
+    assert_eq!(world.open_entries(), 0);
+}
+
+#[test]
+fn what_an_heir_has_taken_back_it_takes_back_once() {
+    let mut world = World::new(3, 1, Settings::default());
+    world.link(0, 2, false);
+    world.link(0, 1, false);
+    for number in 0..20_u8 {
+        world.add_once(0, b"k", 5, &[number]);
+        world.add_once(2, b"k", 5, &[number]);
+    }
+    world.pass(100);
+    world.crash(2);
+    world.link(0, 1, true);
+    let membership = without(&world, site(3), site(2));
+    world.set_membership(membership);
+    // Messages cross each other while the heir does its duty.
+    world.weather = Weather { drop: 20, duplicate: 20 };
+    world.pass(10_000);
+    world.weather = Weather::default();
+    world.pass(5_000);
+    for at in 0..2 {
+        assert_eq!(world.get(at, b"k"), Some(100), "at {at}");
+    }
+    assert_eq!(world.open_entries(), 0);
+    world.check_books();
+}
+
+#[test]
+fn who_joins_has_what_is_known_of_those_who_are_gone() {
+    let mut world = World::new(3, 1, Settings::default());
+    let mut membership = Membership::of([site(1), site(2)]);
+    world.set_membership(membership.clone());
+    world.add(1, b"k", 7);
+    world.pass(500);
+    world.crash(1);
+    membership.epoch = 2;
+    membership.members.remove(&site(2));
+    membership.removed.insert(site(2), site(1));
+    world.set_membership(membership.clone());
+    world.pass(500);
+    membership.epoch = 3;
+    membership.members.insert(site(3));
+    membership.joining.insert(site(3));
+    world.set_membership(membership.clone());
+    world.start(2);
+    let mut waited_ms = 0;
+    while !world.is_caught_up(2) {
+        world.pass(1);
+        waited_ms += 1;
+        assert!(waited_ms < 5_000);
+    }
+    assert_eq!(world.get(2, b"k"), Some(7), "before it says that it has everything");
 }

@@ -2,37 +2,39 @@
 
 use super::world::World;
 use quipu_crdt::Pn;
-use quipu_engine::{ShardAudit, SiteAudit};
+use quipu_engine::{ShardAudit, SiteAudit, SiteId};
+
+/// The books of all sites that are there.
+fn books(world: &World) -> Vec<(SiteId, Vec<ShardAudit>)> {
+    world.members().into_iter().map(|site| (world.sites[site].id, world.sites[site].audit())).collect()
+}
+
+fn about(shard: &ShardAudit, site: SiteId) -> Option<&SiteAudit> {
+    shard.sites.iter().find(|audit| audit.site == site)
+}
 
 /// What is not as it must be once everything has settled.
 pub(super) fn unsettled(world: &World) -> Option<String> {
-    let books: Vec<Vec<ShardAudit>> = world.sites.iter().map(super::site::Site::audit).collect();
-    let members = world.members();
-    // Of a site that has left, what one of the others knows stands for all.
-    let own = |site: usize, shard: usize| -> Option<&SiteAudit> {
-        let keeper = if world.sites[site].gone { members[0] } else { site };
-        books[keeper].get(shard)?.sites.iter().find(|audit| audit.site == world.sites[site].id)
-    };
-    for (site, shards) in books.iter().enumerate() {
-        let at = world.sites[site].id;
-        for (shard, audit) in shards.iter().enumerate() {
-            for (of, it) in world.sites.iter().enumerate() {
-                let known = audit.sites.iter().find(|audit| audit.site == it.id);
-                let (Some(known), Some(own)) = (known, own(of, shard)) else {
-                    return Some(format!("site {at} has no books of site {} in shard {shard}", it.id));
+    let books = books(world);
+    let all = world.membership.members.iter().chain(world.membership.removed.keys());
+    for it in all {
+        // Of a site that is gone, what one of the others knows stands for all.
+        let (_, keeper) = books.iter().find(|(site, _)| site == it).or(books.first())?;
+        for (at, shards) in &books {
+            for (shard, audit) in shards.iter().enumerate() {
+                let own = keeper.get(shard).and_then(|audit| about(audit, *it));
+                let (Some(known), Some(own)) = (about(audit, *it), own) else {
+                    return Some(format!("site {at} has no books of site {it} in shard {shard}"));
                 };
-                if known.position != own.position {
-                    let (here, there) = (known.position, own.position);
+                let (here, there, open) = (known.position, own.position, known.open);
+                if here != there {
                     return Some(format!(
-                        "site {at} has {here} of {there} changes of site {} in shard {shard}",
-                        it.id
+                        "site {at} has {here} of {there} changes of site {it} in shard {shard}"
                     ));
                 }
-                if known.open > 0 {
-                    let open = known.open;
+                if open > 0 {
                     return Some(format!(
-                        "{open} operations of site {} are open at site {at} in shard {shard}",
-                        it.id
+                        "{open} operations of site {it} are open at site {at} in shard {shard}"
                     ));
                 }
             }
@@ -41,29 +43,40 @@ pub(super) fn unsettled(world: &World) -> Option<String> {
     None
 }
 
-/// Do the books balance? What each site has counted is what it says that it was asked for, and the others have it.
+/// Do the books balance? What each site has counted is what it says that it was asked for, and the others have it; of a site
+/// that is gone all know the same.
 pub(super) fn balance(world: &World) -> Result<(), String> {
-    let books: Vec<Vec<ShardAudit>> = world.sites.iter().map(super::site::Site::audit).collect();
-    for (site, shards) in books.iter().enumerate() {
+    let books = books(world);
+    // Who was alone has forgotten what it counted on counters that were deleted then.
+    let are_complete = world.plan.sites > 1;
+    for (site, shards) in books.iter().filter(|_| are_complete) {
         for (shard, audit) in shards.iter().enumerate() {
             let ShardAudit { issued, set, cancelled, .. } = audit;
-            let counted = [issued, set, cancelled].into_iter().fold((0u64, 0u64), |sum, pn: &Pn| {
-                (sum.0.wrapping_add(pn.added), sum.1.wrapping_add(pn.subtracted))
+            let counted = [issued, set, cancelled].into_iter().fold(Pn::default(), |sum, pn| Pn {
+                added: sum.added.wrapping_add(pn.added),
+                subtracted: sum.subtracted.wrapping_add(pn.subtracted),
             });
-            for other in world.members() {
-                let id = world.sites[site].id;
-                let known = books[other][shard]
-                    .sites
-                    .iter()
-                    .find(|audit| audit.site == id)
-                    .map(|audit| audit.counted);
-                if known.map(|pn| (pn.added, pn.subtracted)) != Some(counted) {
-                    return Err(format!(
-                        "site {} has counted {counted:?} in shard {shard}, and site {} knows of {known:?}",
-                        id, world.sites[other].id
-                    ));
-                }
-            }
+            agree(&books, shard, *site, counted)?;
+        }
+    }
+    let Some((_, first)) = books.first() else { return Ok(()) };
+    for gone in world.membership.removed.keys() {
+        for (shard, audit) in first.iter().enumerate() {
+            let counted = about(audit, *gone).map(|audit| audit.counted).unwrap_or_default();
+            agree(&books, shard, *gone, counted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Do all know that a site has counted so much?
+fn agree(books: &[(SiteId, Vec<ShardAudit>)], shard: usize, of: SiteId, counted: Pn) -> Result<(), String> {
+    for (at, shards) in books {
+        let known = shards.get(shard).and_then(|audit| about(audit, of)).map(|audit| audit.counted);
+        if known != Some(counted) {
+            return Err(format!(
+                "site {of} has counted {counted:?} in shard {shard}, and site {at} knows of {known:?}"
+            ));
         }
     }
     Ok(())

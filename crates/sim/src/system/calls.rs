@@ -96,6 +96,13 @@ pub(super) struct Call {
     pub(super) since_ms: Millis,
 }
 
+impl Call {
+    /// May it wait for other sites before it changes something?
+    pub(super) fn may_wait(&self) -> bool {
+        matches!(self.act, Act::Create { .. } | Act::Add { remote_ms: 1.., .. })
+    }
+}
+
 /// How far an attempt has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
@@ -117,6 +124,16 @@ pub(super) struct Attempt {
     pub(super) client: Option<usize>,
     pub(super) site: usize,
     pub(super) stage: Stage,
+    /// What it changed has numbers after this one in the site's stream,
+    pub(super) after: u64,
+    /// up to this one, unless it had to wait for other sites.
+    pub(super) upto: u64,
+}
+
+impl Attempt {
+    pub(super) fn new(call: usize, client: Option<usize>, site: usize) -> Self {
+        Self { call, client, site, stage: Stage::Sent, after: 0, upto: 0 }
+    }
 }
 
 impl std::fmt::Display for Call {

@@ -40,11 +40,13 @@ pub enum Feature {
     Skews,
     /// Several shards.
     Shards,
+    /// Sites that acknowledge before they flush.
+    Interval,
 }
 
 impl Feature {
     /// All of them, with their names.
-    pub const ALL: [(Self, &str); 15] = [
+    pub const ALL: [(Self, &str); 16] = [
         (Self::Plain, "plain"),
         (Self::Ids, "ids"),
         (Self::Bounded, "bounded"),
@@ -60,6 +62,7 @@ impl Feature {
         (Self::Eviction, "eviction"),
         (Self::Skews, "skews"),
         (Self::Shards, "shards"),
+        (Self::Interval, "interval"),
     ];
 
     fn switch_off(self, plan: &mut Plan) {
@@ -80,6 +83,7 @@ impl Feature {
             Self::Eviction => plan.memory_bytes = 16 << 20,
             Self::Skews => plan.skews_ms.fill(0),
             Self::Shards => plan.shards = 1,
+            Self::Interval => plan.intervals_ms.fill(0),
         }
     }
 }

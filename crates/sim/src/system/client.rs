@@ -122,10 +122,13 @@ impl Client {
         let Some(id) = call.id.as_ref().filter(|_| matches!(call.act, Act::Add { .. })) else { return };
         self.last = Some(number);
         if id.aged {
-            if self.stale.len() == STALE_MAX {
-                self.stale.remove(0);
+            if self.stale.len() < STALE_MAX {
+                self.stale.push(number);
+            } else {
+                // Any of them, so that some become very old.
+                let place = self.random.below(STALE_MAX);
+                self.stale[place] = number;
             }
-            self.stale.push(number);
         }
     }
 
@@ -143,10 +146,10 @@ impl Client {
         self.random.chance(0.05).then_some(last)
     }
 
-    /// The site for the next attempt, after one at `site` had no answer.
-    pub(super) fn next_site(&mut self, site: usize, plan: &Plan) -> usize {
-        if plan.sites > 1 && self.random.chance(plan.work.failover) {
-            (site + 1 + self.random.below(plan.sites - 1)) % plan.sites
+    /// The site for the next attempt, one of so many, after one at `site` had no answer.
+    pub(super) fn next_site(&mut self, site: usize, plan: &Plan, sites: usize) -> usize {
+        if sites > 1 && self.random.chance(plan.work.failover) {
+            (site + 1 + self.random.below(sites - 1)) % sites
         } else {
             site
         }

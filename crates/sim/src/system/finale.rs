@@ -112,17 +112,18 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
 /// The counters with bounds at one moment: what all sites together have counted is within them.
 fn look(world: &mut World) -> Result<(), String> {
     let keys: Vec<usize> = of_kind(world, Kind::Bounded);
+    let sites = world.members();
+    let all_are_up = sites.iter().all(|&site| world.sites[site].is_up());
     // What a site that has left has counted stands in the rows of nobody who could be asked.
-    if keys.is_empty() || !world.sites.iter().all(super::site::Site::is_up) {
+    if keys.is_empty() || !all_are_up || !world.dead.is_empty() {
         return Ok(());
     }
-    let sites = world.sites.len();
     let questions: Vec<_> =
-        keys.iter().flat_map(|&key| (0..sites).map(move |site| (site, key, Act::Inspect))).collect();
+        keys.iter().flat_map(|&key| sites.iter().map(move |&site| (site, key, Act::Inspect))).collect();
     let answers = world.ask(&questions)?;
-    for (&key, answers) in keys.iter().zip(answers.chunks(sites)) {
+    for (&key, answers) in keys.iter().zip(answers.chunks(sites.len())) {
         let mut sum = None;
-        for (site, answer) in answers.iter().enumerate() {
+        for (&site, answer) in sites.iter().zip(answers) {
             let Some(Reply::Inspected(found)) = answer else {
                 sum = None;
                 break;
@@ -169,10 +170,18 @@ fn settle(world: &mut World) -> Result<Millis, String> {
     let since = world.now();
     loop {
         let took = world.now() - since;
+        if world.is_changing() {
+            if took >= SETTLE_MS_MAX {
+                return Err(format!("{took} ms after everything has healed the cluster is still changing"));
+            }
+            world.run_until(world.now() + SETTLE_STEP_MS)?;
+            continue;
+        }
         let values = values(world)?;
         match differing(world, &values).or_else(|| books::unsettled(world)) {
             None => {
                 books::balance(world)?;
+                world.count_losses();
                 let bounded = bounded(world)?;
                 world.finish(&values, &bounded)?;
                 return Ok(took);

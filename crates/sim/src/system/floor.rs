@@ -45,7 +45,8 @@ fn forgotten(world: &mut World) -> Result<(), String> {
     let old: Vec<usize> = (0..world.calls.len()).filter(is_operation).collect();
     let step = (old.len() / ASKED_MAX).max(1);
     for &number in old.iter().step_by(step) {
-        for (site, answer) in world.ask_outcome(number)?.into_iter().enumerate() {
+        let sites = world.members();
+        for (site, answer) in sites.into_iter().zip(world.ask_outcome(number)?) {
             match answer {
                 Some(Reply::Outcome(Outcome::Unknown | Outcome::TooOld)) => {}
                 other => {

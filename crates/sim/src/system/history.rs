@@ -1,6 +1,7 @@
 //! What happened, for whoever has to find out why. The last of it is kept and printed when a check fails.
 
 use super::calls::{Attempt, Call, Key};
+use super::claims::Fate;
 use crate::core::Millis;
 use quipu_engine::{Added, Reply};
 use std::collections::VecDeque;
@@ -17,6 +18,8 @@ pub(super) enum Note {
     Released { attempt: usize, said: Said },
     /// A call was lost with its process.
     Lost { attempt: usize, doubt: bool },
+    /// A site does not know any more what it had answered.
+    Forgotten { attempt: usize, fate: Fate },
     /// Anything else.
     Text(String),
 }
@@ -82,6 +85,7 @@ fn line(at: Millis, note: &Note, keys: &[Key], calls: &[Call], attempts: &[Attem
         }
         Note::Released { attempt, said: Said::Value(value) } => format!("{} -> {value:?}", call(*attempt)),
         Note::Released { attempt, said: Said::Other(text) } => format!("{} -> {text}", call(*attempt)),
+        Note::Forgotten { attempt, fate } => format!("{} is forgotten: {fate:?}", call(*attempt)),
         Note::Lost { attempt, doubt: true } => format!("{} -> perhaps stored", call(*attempt)),
         Note::Lost { attempt, doubt: false } => format!("{} -> not stored", call(*attempt)),
         Note::Text(text) => text.clone(),

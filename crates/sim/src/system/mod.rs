@@ -9,6 +9,7 @@ mod books;
 mod calls;
 mod changes;
 mod check;
+mod claims;
 mod client;
 mod finale;
 mod floor;

@@ -121,6 +121,8 @@ pub struct Plan {
     pub unsettled_max: usize,
     /// By how much the wall clock of each site is wrong at the start.
     pub skews_ms: Vec<i64>,
+    /// How often each site puts on its disk what it has acknowledged; 0: before it does.
+    pub intervals_ms: Vec<Millis>,
     /// What clients do.
     pub work: Work,
     /// What goes wrong, by the time at which it begins.
@@ -181,15 +183,45 @@ impl Plan {
             memory_bytes: choose(random, &[1, 2_000, 16 << 20]),
             unsettled_max: choose(random, &[5, 100, 32 << 10, 32 << 10]),
             skews_ms: Vec::new(),
+            intervals_ms: Vec::new(),
             work: work(random),
             troubles: Vec::new(),
             wrong: Wrong::default(),
             changes: Changes { sites: given, ..Changes::default() },
         };
+        if plan.work.stale > 0.0 && random.chance(0.5) {
+            // Long enough for operations to be forgotten, which is done every two minutes.
+            plan.active_ms = between(random, 130, 300) * 1_000;
+            plan.window_ms = choose(random, &[4_000, 10_000]);
+            plan.work.think_ms = 1_000;
+        }
         let skews: &[i64] = if random.chance(0.5) { &[0] } else { &[-3_000, -50, 0, 50, 3_000] };
-        plan.skews_ms = (0..sites).map(|_| choose(random, skews)).collect();
+        let intervals: &[Millis] = if random.chance(0.7) { &[0] } else { &[0, 20, 200, 1_000] };
         plan.troubles = Trouble::draw(random, &plan);
+        plan.skews_ms = (0..plan.slots()).map(|_| choose(random, skews)).collect();
+        plan.intervals_ms = (0..plan.slots()).map(|_| choose(random, intervals)).collect();
+        plan.set_clocks_for_newcomers();
         plan
+    }
+
+    /// A newcomer cannot know which operations were forgotten before it came, only that they are too old: by its clock.
+    fn set_clocks_for_newcomers(&mut self) {
+        if self.work.stale > 0.0 && self.troubles.iter().any(|planned| planned.trouble.is_newcomer()) {
+            self.troubles.retain(|planned| !matches!(planned.trouble, Trouble::Clock { .. }));
+            self.skews_ms.fill(0);
+        }
+    }
+
+    /// How many sites there are at some time or other.
+    pub(super) fn slots(&self) -> usize {
+        let last = self.troubles.iter().filter_map(|planned| planned.trouble.site()).max();
+        self.sites.max(last.map_or(0, |last| last + 1))
+    }
+
+    /// May a site come back without something that it has acknowledged, or not at all?
+    pub(super) fn forgets(&self) -> bool {
+        self.intervals_ms.iter().any(|interval_ms| *interval_ms > 0)
+            || self.troubles.iter().any(|planned| planned.trouble.forgets())
     }
 
     /// The plan by which speed is measured: three sites and a hundred clients, each adding ten times a second, half of
@@ -212,6 +244,7 @@ impl Plan {
             memory_bytes: 16 << 20,
             unsettled_max: 32 << 10,
             skews_ms: vec![0; 3],
+            intervals_ms: vec![0; 3],
             work: Work { mix, keys: 100, think_ms: 75, loss: 0.0, late: 0.0, stale: 0.0, ..calm.work },
             troubles: Vec::new(),
             ..calm
@@ -291,8 +324,13 @@ impl std::fmt::Display for Plan {
         )?;
         writeln!(
             f,
-            "sites: a commit takes {} ms, ids are kept for {} ms, {} bytes of memory per shard, {} may be unsettled, clocks are wrong by {:?} ms",
-            self.commit_ms, self.window_ms, self.memory_bytes, self.unsettled_max, self.skews_ms
+            "sites: a commit takes {} ms, ids are kept for {} ms, {} bytes of memory per shard, {} may be unsettled, clocks are wrong by {:?} ms, what is acknowledged is flushed every {:?} ms (0: before)",
+            self.commit_ms,
+            self.window_ms,
+            self.memory_bytes,
+            self.unsettled_max,
+            self.skews_ms,
+            self.intervals_ms
         )?;
         writeln!(f, "clients: {:?}", self.work)?;
         for (number, Planned { at_ms, trouble }) in self.troubles.iter().enumerate() {

@@ -6,17 +6,40 @@ use super::wrong::Wrong;
 use crate::core::Millis;
 use quipu_engine::{
     Action, Add, BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released,
-    Reply, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
+    Reply, Rule, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where wall clocks begin: some day in 2025.
 const UNIX_MS: u64 = 1_750_000_000_000;
 
 /// A site may want to work at once so many times in a row without anything to say.
 const RESTLESS_MAX: u32 = 200;
+
+/// How a site stands to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It has not come yet.
+    Outside,
+    /// It gathers what the others have, and takes no writes.
+    Joining,
+    /// It takes writes.
+    Member,
+    /// It takes no more calls, and leaves when the others have all that it wrote.
+    Leaving,
+    /// Its disk is lost; a copy will go on in its place.
+    Away,
+    /// It has left, or is lost.
+    Gone,
+}
+
+/// A copy of a site's disk.
+pub(super) struct Copy {
+    memory: Memory,
+    membership: Membership,
+}
 
 /// A site, with or without a process.
 pub(super) struct Site {
@@ -33,10 +56,12 @@ pub(super) struct Site {
     pub(super) skew_ms: i64,
     /// How many processes there were.
     pub(super) run: u32,
-    /// It takes no more calls, and leaves when the others have all that it wrote; then this one answers for it.
-    pub(super) leaving: Option<usize>,
-    /// It has left.
-    pub(super) gone: bool,
+    pub(super) standing: Standing,
+    /// The copy of its disk that will go on in its place.
+    pub(super) copy: Option<Copy>,
+    /// How often it flushes what it has acknowledged; 0: before it does.
+    interval_ms: Millis,
+    flushed_ms: Millis,
     /// When it works next.
     pub(super) works_at: Option<Millis>,
     /// When it last looked after its store.
@@ -61,7 +86,7 @@ pub(super) struct Worked {
 
 impl Site {
     pub(super) fn new(index: usize, plan: &Plan) -> Self {
-        let id = Self::id_of(index);
+        let (id, is_first) = (Self::id_of(index), index < plan.sites);
         let window = Window::new(plan.window_ms, WindowMode::Exact, 1e-6).expect("a window that can be");
         let settings = Settings {
             site: id,
@@ -78,13 +103,19 @@ impl Site {
             host: None,
             settings,
             shards: Shards::new(plan.shards).expect("a power of two"),
-            membership: Membership::of((0..plan.sites).map(Self::id_of)),
+            membership: if is_first {
+                Membership::of((0..plan.sites).map(Self::id_of))
+            } else {
+                Self::newcomers(id)
+            },
             wrong: plan.wrong,
             started_ms: 0,
             skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
             run: 0,
-            leaving: None,
-            gone: false,
+            standing: if is_first { Standing::Member } else { Standing::Outside },
+            copy: None,
+            interval_ms: plan.intervals_ms.get(index).copied().unwrap_or(0),
+            flushed_ms: 0,
             works_at: None,
             maintained_ms: 0,
             dying: None,
@@ -99,6 +130,11 @@ impl Site {
         SiteId { number: u16::try_from(index + 1).expect("few sites"), incarnation: 0 }
     }
 
+    /// What a site knows of the cluster before it is listed.
+    fn newcomers(id: SiteId) -> Membership {
+        Membership { epoch: 0, joining: BTreeSet::from([id]), ..Membership::alone(id) }
+    }
+
     /// The index of the site with this id.
     pub(super) fn index_of(id: SiteId) -> usize {
         usize::from(id.number) - 1
@@ -106,6 +142,16 @@ impl Site {
 
     pub(super) fn is_up(&self) -> bool {
         self.host.is_some()
+    }
+
+    /// May it have a process?
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self.standing, Standing::Outside | Standing::Away | Standing::Gone)
+    }
+
+    /// Does it acknowledge before it flushes?
+    pub(super) fn is_lazy(&self) -> bool {
+        self.interval_ms > 0
     }
 
     /// The time as a process at this site reads it.
@@ -127,7 +173,8 @@ impl Site {
         self.dying = None;
         self.works_at = None;
         let store = Store::new(self.memory.log(), self.memory.table());
-        let mut host = Box::new(self.with_rules(Host::new(store, None, self.settings, Flush::Now)));
+        let flush = if self.is_lazy() { Flush::Later } else { Flush::Now };
+        let mut host = Box::new(self.with_rules(Host::new(store, None, self.settings, flush)));
         host.set_membership(&self.membership);
         for shard in self.shards.all() {
             let opened = host.open(shard, self.moment(now));
@@ -154,8 +201,13 @@ impl Site {
         Ok(())
     }
 
+    /// How far it has told others that it had got with a site's stream.
+    pub(super) fn told(&self, shard: ShardId, of: SiteId) -> u64 {
+        self.told.get(&shard).and_then(|told| told.get(&of)).copied().unwrap_or(0)
+    }
+
     /// How far it has got with a site's stream.
-    fn got_to(&self, shard: ShardId, of: SiteId) -> u64 {
+    pub(super) fn got_to(&self, shard: ShardId, of: SiteId) -> u64 {
         let Some(host) = &self.host else { return 0 };
         let known = if of == self.id { host.position(shard) } else { host.received(shard, of) };
         known.unwrap_or(0)
@@ -177,6 +229,41 @@ impl Site {
         self.host = None;
         self.memory.crash();
         self.memory.heal();
+    }
+
+    /// A copy of its disk is made.
+    pub(super) fn make_copy(&mut self) {
+        self.copy = Some(Copy { memory: self.memory.copy(), membership: self.membership.clone() });
+    }
+
+    /// The copy of its disk takes the place of the disk. With the rule it is the next incarnation, which nobody knows yet.
+    pub(super) fn put_back(&mut self, now: Millis) -> Result<(), String> {
+        let Some(copy) = self.copy.take() else { return Ok(()) };
+        self.memory = copy.memory;
+        self.membership = copy.membership;
+        self.told.clear();
+        if !self.wrong.rules.keep(Rule::NewIncarnation) {
+            return Ok(());
+        }
+        let new = SiteId { incarnation: self.id.incarnation + 1, ..self.id };
+        self.started_ms = now;
+        for shard in self.shards.all() {
+            let store = Store::new(self.memory.log(), self.memory.table());
+            let mut host = Host::new(store, None, self.settings, Flush::Now);
+            host.set_membership(&self.membership);
+            let opened = host.open(shard, self.moment(now));
+            let renamed = opened.and_then(|()| host.begin_incarnation(shard, new, self.moment(now)));
+            renamed.map_err(|error| format!("site {} cannot be restored: {error}", self.id))?;
+        }
+        self.id = new;
+        self.settings.site = new;
+        self.membership = Self::newcomers(new);
+        Ok(())
+    }
+
+    /// Has it, which joins, everything that the others had when they listed it?
+    pub(super) fn is_caught_up(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.is_caught_up())
     }
 
     /// Hands a call to the engine.
@@ -215,6 +302,17 @@ impl Site {
         let mut released = Released::default();
         host.maintain(moment, &mut released);
         Worked { replies: released.replies, wrote: false }
+    }
+
+    /// Flushes if it is time. Returns when it will be.
+    pub(super) fn flush(&mut self, now: Millis) -> Option<Millis> {
+        let host = self.host.as_mut().filter(|_| self.interval_ms > 0)?;
+        let since_ms = now - self.flushed_ms;
+        // What cannot be flushed now is tried again.
+        if since_ms >= self.interval_ms && host.flush().is_ok() {
+            self.flushed_ms = now;
+        }
+        Some(self.interval_ms.saturating_sub(now - self.flushed_ms).max(1))
     }
 
     /// Who belongs to the cluster from now on.

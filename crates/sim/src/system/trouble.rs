@@ -71,6 +71,29 @@ pub enum Trouble {
         /// Who answers for it from then on.
         heir: usize,
     },
+    /// A new site joins while the others run.
+    Join {
+        /// The site: one after those of the start.
+        site: usize,
+    },
+    /// A site dies for ever, and its disk with it. The others remove it and go on.
+    Lose {
+        /// The site.
+        site: usize,
+        /// Who answers for it from then on.
+        heir: usize,
+        /// After this time it is given up.
+        after_ms: Millis,
+    },
+    /// A copy of a site's disk is made. Later the site dies, and the copy goes on in its place, as another incarnation.
+    Restore {
+        /// The site.
+        site: usize,
+        /// It dies so long after the copy was made,
+        age_ms: Millis,
+        /// and is away for so long.
+        away_ms: Millis,
+    },
     /// A site's wall clock jumps.
     Clock {
         /// The site.
@@ -100,9 +123,12 @@ enum Kind {
     Table,
     Clock,
     Leave,
+    Join,
+    Lose,
+    Restore,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 11] = [
     Kind::Crash,
     Kind::CrashInCommit,
     Kind::Cut,
@@ -111,36 +137,78 @@ const KINDS: [Kind; 8] = [
     Kind::Table,
     Kind::Clock,
     Kind::Leave,
+    Kind::Join,
+    Kind::Lose,
+    Kind::Restore,
 ];
 
 /// The most troubles of one run.
 const TROUBLES_MAX: usize = 24;
+/// The most sites that join.
+const JOINS_MAX: usize = 2;
 
 impl Trouble {
+    /// The site that it befalls, if it is one.
+    pub(super) fn site(self) -> Option<usize> {
+        match self {
+            Self::Crash { site, .. }
+            | Self::CrashInCommit { site, .. }
+            | Self::Disk { site, .. }
+            | Self::Table { site, .. }
+            | Self::Leave { site, .. }
+            | Self::Join { site }
+            | Self::Lose { site, .. }
+            | Self::Restore { site, .. }
+            | Self::Clock { site, .. } => Some(site),
+            Self::Cut { from, to, .. } => Some(from.max(to)),
+            Self::Split { .. } => None,
+        }
+    }
+
+    /// Does a site go on without something that it has acknowledged, or not at all?
+    pub(super) fn forgets(self) -> bool {
+        matches!(self, Self::Lose { .. } | Self::Restore { .. })
+    }
+
+    /// Does a site begin to count that has not heard of all operations?
+    pub(super) fn is_newcomer(self) -> bool {
+        matches!(self, Self::Join { .. } | Self::Restore { .. })
+    }
+
     /// The troubles of a seed.
     pub(super) fn draw(random: &mut Random, plan: &Plan) -> Vec<Planned> {
         let mut kinds: Vec<Kind> = KINDS.into_iter().filter(|_| random.chance(0.4)).collect();
-        if plan.work.stale > 0.0 {
-            // That an id is too old is told by the clock: one that is set back forgets.
-            kinds.retain(|kind| *kind != Kind::Clock);
-        }
-        if plan.sites < 3 || plan.topology != Topology::Full {
+        let is_full = plan.topology == Topology::Full;
+        kinds.retain(|kind| match kind {
             // Those that stay must still reach each other.
-            kinds.retain(|kind| *kind != Kind::Leave);
-        }
+            Kind::Leave => plan.sites > 2 && is_full,
+            Kind::Lose => plan.sites > 1 && is_full,
+            _ => true,
+        });
         if kinds.is_empty() {
             return Vec::new();
         }
         let count = random.below(TROUBLES_MAX + 1);
         let mut at: Vec<Millis> = (0..count).map(|_| random.bits() % plan.active_ms).collect();
         at.sort_unstable();
-        at.into_iter()
-            .map(|at_ms| Planned { at_ms, trouble: Self::one(*random.pick(&kinds), random, plan) })
-            .collect()
+        let mut sites = plan.sites;
+        let mut planned = Vec::new();
+        for at_ms in at {
+            let kind = match *random.pick(&kinds) {
+                Kind::Join if sites == plan.sites + JOINS_MAX => Kind::Crash,
+                kind => kind,
+            };
+            let trouble = Self::one(kind, random, sites, plan.shards);
+            sites += usize::from(kind == Kind::Join);
+            planned.push(Planned { at_ms, trouble });
+        }
+        planned
     }
 
-    fn one(kind: Kind, random: &mut Random, plan: &Plan) -> Self {
-        let site = random.below(plan.sites);
+    /// A trouble for one of so many sites.
+    fn one(kind: Kind, random: &mut Random, sites: usize, shards: u16) -> Self {
+        let site = random.below(sites);
+        let other = (site + 1 + random.below(sites.max(2) - 1)) % sites;
         let away_ms = *random.pick(&[0, 50, 1_000, 4_000]);
         let for_ms = *random.pick(&[20, 300, 2_000, 8_000]);
         let noticed = random.chance(0.5);
@@ -150,13 +218,9 @@ impl Trouble {
                 let when = *random.pick(&[Crash::Before, Crash::Between, Crash::After]);
                 Self::CrashInCommit { site, when, away_ms }
             }
-            Kind::Cut => {
-                let to = (site + 1 + random.below(plan.sites.max(2) - 1)) % plan.sites;
-                Self::Cut { from: site, to, both: random.chance(0.6), noticed, for_ms }
-            }
+            Kind::Cut => Self::Cut { from: site, to: other, both: random.chance(0.6), noticed, for_ms },
             Kind::Split => {
-                let groups = 1usize << plan.sites;
-                let group = u32::try_from(random.below(groups)).expect("few sites");
+                let group = u32::try_from(random.below(1 << sites)).expect("few sites");
                 Self::Split { group, noticed, for_ms }
             }
             Kind::Disk => {
@@ -167,14 +231,14 @@ impl Trouble {
                     Fault::UnknownNotStored,
                     Fault::UnknownLate,
                 ]);
-                let shard = u16::try_from(random.below(usize::from(plan.shards))).expect("few shards");
+                let shard = u16::try_from(random.below(usize::from(shards))).expect("few shards");
                 Self::Disk { site, shard, fault, times: 1 + random.below(3) }
             }
             Kind::Table => Self::Table { site, rows: random.below(4) },
-            Kind::Leave => {
-                let heir = (site + 1 + random.below(plan.sites - 1)) % plan.sites;
-                Self::Leave { site, heir }
-            }
+            Kind::Leave => Self::Leave { site, heir: other },
+            Kind::Join => Self::Join { site: sites },
+            Kind::Lose => Self::Lose { site, heir: other, after_ms: away_ms },
+            Kind::Restore => Self::Restore { site, age_ms: for_ms, away_ms },
             Kind::Clock => {
                 Self::Clock { site, by_ms: *random.pick(&[-20_000, -3_000, -100, 100, 3_000, 20_000]) }
             }

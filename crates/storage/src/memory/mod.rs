@@ -48,7 +48,7 @@ pub struct Memory {
     inner: Arc<Mutex<Inner>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Inner {
     /// Handles of an earlier generation died in a crash.
     generation: u64,
@@ -63,7 +63,7 @@ struct Inner {
     put_fails_after: Option<usize>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct ShardLog {
     fence: u64,
     checkpoint: Position,
@@ -146,6 +146,16 @@ impl Memory {
     /// The process dies now: all handles are dead, and what was not flushed is lost.
     pub fn crash(&self) {
         self.lock().crash();
+    }
+
+    /// A copy of what is stored now, apart from this one: without what is not flushed, and without faults.
+    pub fn copy(&self) -> Self {
+        let mut inner = self.lock().clone();
+        inner.crash();
+        inner.faults.clear();
+        inner.late.clear();
+        inner.put_fails_after = None;
+        Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
     /// Lets late writes land, those whose condition still holds. Returns how many did.

@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 /// The whole system: the real engine at several sites, with everything that can go wrong, from one seed
 ///
 /// Each seed is a plan of its own: how many sites and clients, what they count, how messages are delayed, lost, repeated
-/// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump. Checked at every answer:
-/// bounds, reads that go backwards, answers that contradict each other. In the end everything heals, and all sites must
-/// say exactly what was acknowledged.
+/// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump; which sites join while the
+/// others run, leave, are lost with their disks, are put back from an older copy, and which acknowledge before they flush.
+/// Checked at every answer: bounds, reads that go backwards, answers that contradict each other. In the end everything
+/// heals, and all sites must say exactly what was acknowledged, less what only a disk knew that is lost.
 ///
 /// A violation prints the seed, its plan, the last happenings and the command that replays it, and exits with 1.
 #[derive(clap::Args)]
@@ -56,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "LIST", value_parser = troubles)]
     troubles: Option<Numbers>,
     /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, bytes,
-    /// eviction, skews, shards
+    /// eviction, skews, shards, interval
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     without: Vec<Feature>,
     /// When a seed fails, look for a smaller plan that fails too

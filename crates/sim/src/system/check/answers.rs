@@ -1,6 +1,6 @@
 //! What is said about an operation: one site never counts it twice, nor forgets it within the window.
 
-use super::{Check, Seen, at};
+use super::{Acked, Check, Fate, Seen, at};
 use crate::core::Millis;
 use crate::system::plan::Plan;
 use quipu_engine::{Outcome, Reply};
@@ -51,5 +51,17 @@ impl Check for Answers {
             _ => {}
         }
         Ok(())
+    }
+
+    fn forgotten(&mut self, seen: Seen<'_>, _: Acked, _: Fate) {
+        if let Some(id) = &seen.call.id {
+            at(&mut self.operations, id.number).counted_at &= !(1 << seen.site);
+        }
+    }
+
+    fn set_back(&mut self, site: usize, renamed: bool) {
+        if renamed {
+            self.operations.iter_mut().for_each(|said| said.counted_at &= !(1 << site));
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! No bound is crossed: not in what any site shows, and not in the sum of all that was acknowledged anywhere.
 
-use super::{Check, Final, Seen, at};
+use super::{Acked, Check, Fate, Final, Seen, at};
 use crate::system::calls::{Act, Kind};
 use quipu_engine::{Limits, Refusal, Reply};
 use std::collections::BTreeSet;
@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 /// What is known of a counter.
 #[derive(Debug, Default)]
 struct Account {
-    /// Is it known to have bounds?
-    created: bool,
+    /// The sites that know it to have bounds, as bits.
+    created_at: u32,
     /// Acknowledged, each operation once.
     sum: i128,
     /// What may have been stored beside, at most and at least.
@@ -23,6 +23,8 @@ struct Account {
 #[derive(Debug, Default)]
 pub(in crate::system) struct Bounds {
     accounts: Vec<Account>,
+    /// Attempts that were acknowledged and are not in the sums any more.
+    unsure: BTreeSet<usize>,
 }
 
 fn contains(limits: &Limits, value: i128) -> bool {
@@ -36,6 +38,20 @@ impl Account {
         let sum = i128::from(limits.initial) + self.sum;
         limits.minimum.is_none_or(|minimum| i128::from(minimum) <= sum + self.doubt_up)
             && limits.maximum.is_none_or(|maximum| sum + self.doubt_down <= i128::from(maximum))
+    }
+
+    /// What was acknowledged is not known any more.
+    fn take_out(&mut self, seen: Seen<'_>, acked: Acked, fate: Fate) {
+        match acked {
+            Acked::Created | Acked::Reset => {}
+            Acked::Added { applied } => {
+                let is_in = seen.call.id.as_ref().is_none_or(|id| self.counted.remove(&id.number));
+                self.sum -= if is_in { i128::from(applied) } else { 0 };
+                if fate == Fate::Doubt {
+                    self.doubt(seen);
+                }
+            }
+        }
     }
 
     fn doubt(&mut self, seen: Seen<'_>) {
@@ -55,7 +71,7 @@ impl Check for Bounds {
         let account = at(&mut self.accounts, seen.call.key);
         let mut shown = None;
         match reply {
-            Reply::Created => account.created = true,
+            Reply::Created => account.created_at |= 1 << seen.site,
             Reply::Added(added) => {
                 let is_new = seen.call.id.as_ref().is_none_or(|id| account.counted.insert(id.number));
                 account.sum += if is_new { i128::from(added.applied) } else { 0 };
@@ -63,13 +79,13 @@ impl Check for Bounds {
             }
             Reply::Value(value) => shown = *value,
             Reply::Inspected(Some(inspection)) => {
-                account.created |= inspection.bounded.is_some();
+                account.created_at |= u32::from(inspection.bounded.is_some()) << seen.site;
                 shown = Some(inspection.value);
             }
             Reply::Refused(Refusal::InDoubt(_)) => account.doubt(seen),
             _ => {}
         }
-        if !account.created {
+        if account.created_at == 0 {
             return Ok(());
         }
         let limits = &seen.key.limits;
@@ -92,9 +108,26 @@ impl Check for Bounds {
         }
     }
 
+    fn unsure(&mut self, seen: Seen<'_>, acked: Acked) {
+        if seen.key.kind == Kind::Bounded && self.unsure.insert(seen.attempt) {
+            at(&mut self.accounts, seen.call.key).take_out(seen, acked, Fate::Doubt);
+        }
+    }
+
+    fn forgotten(&mut self, seen: Seen<'_>, acked: Acked, fate: Fate) {
+        let is_in = seen.key.kind == Kind::Bounded && fate != Fate::Elsewhere;
+        if is_in && self.unsure.insert(seen.attempt) {
+            at(&mut self.accounts, seen.call.key).take_out(seen, acked, fate);
+        }
+    }
+
+    fn set_back(&mut self, site: usize, _: bool) {
+        self.accounts.iter_mut().for_each(|account| account.created_at &= !(1 << site));
+    }
+
     fn finished(&mut self, last: &Final<'_>) -> Result<(), String> {
         for (number, key) in last.keys.iter().enumerate().filter(|(_, key)| key.kind == Kind::Bounded) {
-            let created = at(&mut self.accounts, number).created;
+            let created = at(&mut self.accounts, number).created_at != 0;
             if created && !last.bounded[number] {
                 return Err(format!("{} was created, and is gone", String::from_utf8_lossy(&key.name)));
             }

@@ -1,8 +1,9 @@
-//! Every operation counts once: the sums of what was acknowledged, against what the sites say in the end.
+//! Every operation counts once: the sums of what was acknowledged, less what is lost with a disk, against what the sites
+//! say in the end.
 
-use super::{Check, Final, Seen, at};
+use super::{Acked, Check, Fate, Final, Seen, at};
 use crate::system::calls::{Act, Kind};
-use quipu_engine::{Refusal, Reply};
+use quipu_engine::{Beyond, Refusal, Reply};
 use std::collections::BTreeSet;
 
 /// Beyond so many operations in doubt only the range of their sum is checked: each doubles the sums that can be.
@@ -36,8 +37,13 @@ pub(in crate::system) struct Counting {
 
 impl Counting {
     fn doubt(&mut self, seen: Seen<'_>) {
-        let Act::Add { amount, .. } = seen.call.act else { return };
+        let Act::Add { amount, beyond, .. } = seen.call.act else { return };
         match &seen.call.id {
+            // Any part of it.
+            None if beyond == Beyond::Saturate => {
+                let units = (0..amount.abs()).map(|_| amount.signum());
+                at(&mut self.accounts, seen.call.key).doubts.extend(units);
+            }
             None => at(&mut self.accounts, seen.call.key).doubts.push(amount),
             Some(id) => {
                 let operation = at(&mut self.operations, id.number);
@@ -85,6 +91,24 @@ impl Check for Counting {
     fn lost(&mut self, seen: Seen<'_>, doubt: bool) {
         if doubt {
             self.doubt(seen);
+        }
+    }
+
+    fn forgotten(&mut self, seen: Seen<'_>, acked: Acked, fate: Fate) {
+        let Acked::Added { applied } = acked else { return };
+        let account = at(&mut self.accounts, seen.call.key);
+        match (&seen.call.id, fate) {
+            (_, Fate::Elsewhere) => {}
+            (None, fate) => {
+                account.certain -= i128::from(applied);
+                account.doubts.extend((fate == Fate::Doubt).then_some(applied));
+            }
+            (Some(id), fate) => {
+                let operation = at(&mut self.operations, id.number);
+                account.certain -= i128::from(operation.counted.take().unwrap_or(0));
+                operation.key = seen.call.key;
+                operation.doubt = operation.doubt.or((fate == Fate::Doubt).then_some(applied));
+            }
         }
     }
 

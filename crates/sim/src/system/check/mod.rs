@@ -14,9 +14,10 @@ pub(super) mod reads;
 pub(super) mod resets;
 
 use super::calls::{Call, Key};
+use super::claims::{Acked, Fate};
 use super::plan::Plan;
 use crate::core::Millis;
-use quipu_engine::Reply;
+use quipu_engine::{Reply, SiteId};
 
 /// A call at a site.
 #[derive(Clone, Copy)]
@@ -25,6 +26,8 @@ pub(super) struct Seen<'a> {
     /// The number of this happening: what happened before has a lower one.
     pub(super) order: u64,
     pub(super) site: usize,
+    /// As which the site goes: a copy that was put back goes as another one.
+    pub(super) id: SiteId,
     pub(super) key: &'a Key,
     pub(super) call: &'a Call,
     pub(super) attempt: usize,
@@ -58,6 +61,12 @@ pub(super) trait Check {
     }
     /// A site dies with a call; in doubt, it may have been stored.
     fn lost(&mut self, _: Seen<'_>, _doubt: bool) {}
+    /// A site that had acknowledged this is lost, and others may not know it.
+    fn unsure(&mut self, _: Seen<'_>, _: Acked) {}
+    /// It turns out what became of something that a site had acknowledged and does not know any more.
+    fn forgotten(&mut self, _: Seen<'_>, _: Acked, _: Fate) {}
+    /// A site comes back with an earlier state; renamed, as another one.
+    fn set_back(&mut self, _site: usize, _renamed: bool) {}
     /// The end.
     fn finished(&mut self, _: &Final<'_>) -> Result<(), String> {
         Ok(())

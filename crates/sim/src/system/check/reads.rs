@@ -1,5 +1,5 @@
 //! Counters that only grow: a read at a site includes what that site has acknowledged, is never less than an earlier one
-//! there, across restarts too, and never more than was asked for anywhere.
+//! there, across restarts too (unless it has come back with an earlier state), and never more than was asked for anywhere.
 
 use super::{Check, Seen, at};
 use crate::system::calls::{Act, Kind};
@@ -26,7 +26,7 @@ pub(in crate::system) struct Reads {
 
 impl Reads {
     pub(in crate::system) fn new(plan: &Plan) -> Self {
-        Self { sites: plan.sites, accounts: Vec::new() }
+        Self { sites: plan.slots(), accounts: Vec::new() }
     }
 
     fn account(&mut self, key: usize) -> &mut Account {
@@ -68,5 +68,11 @@ impl Check for Reads {
             return Ok(());
         };
         Err(format!("site {} shows {shown} for {}, {problem}", site + 1, seen.name()))
+    }
+
+    fn set_back(&mut self, site: usize, _: bool) {
+        for account in self.accounts.iter_mut().filter(|account| !account.shown.is_empty()) {
+            (account.shown[site], account.own[site]) = (0, 0);
+        }
     }
 }

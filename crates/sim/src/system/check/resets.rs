@@ -1,15 +1,16 @@
 //! Counters that are set and deleted. Each call that adds has a digit of its own in the value, so that the value tells
 //! which of them count: never one twice, none that a reset surely saw, and all that no reset can have seen.
 
-use super::{Check, Final, Seen, at};
+use super::{Acked, Check, Fate, Final, Seen, at};
 use crate::system::calls::{Act, Kind};
-use quipu_engine::{Refusal, Reply};
+use quipu_engine::{Refusal, Reply, SiteId};
 use std::collections::BTreeMap;
 
 /// A call at one site.
 #[derive(Debug, Clone, Copy)]
 struct Happened {
-    site: usize,
+    attempt: usize,
+    site: SiteId,
     taken: u64,
     released: u64,
 }
@@ -21,7 +22,7 @@ struct Adding {
     /// Where it was counted; for an operation with an id the lowest site keeps it.
     counted: Vec<Happened>,
     /// May have been stored at this site.
-    doubts: Vec<usize>,
+    doubts: Vec<SiteId>,
 }
 
 /// What is known of a counter.
@@ -55,7 +56,7 @@ impl Resets {
             _ => return,
         };
         let account = self.accounts.entry(seen.call.key).or_default();
-        account.adding.entry(digit(amount)).or_default().doubts.push(seen.site);
+        account.adding.entry(digit(amount)).or_default().doubts.push(seen.id);
     }
 }
 
@@ -83,8 +84,8 @@ impl Check for Resets {
         if seen.key.kind != Kind::Resets {
             return Ok(());
         }
-        let happened =
-            Happened { site: seen.site, taken: *at(&mut self.taken, seen.attempt), released: seen.order };
+        let Seen { attempt, id: site, order: released, .. } = seen;
+        let happened = Happened { attempt, site, taken: *at(&mut self.taken, attempt), released };
         let account = self.accounts.entry(seen.call.key).or_default();
         match (seen.call.act, reply) {
             (Act::Add { amount, .. }, Reply::Added(added)) if !added.repeated => {
@@ -106,6 +107,18 @@ impl Check for Resets {
         if doubt && seen.key.kind == Kind::Resets {
             self.doubt(seen);
         }
+    }
+
+    fn forgotten(&mut self, seen: Seen<'_>, _: Acked, fate: Fate) {
+        let Some(account) = self.accounts.get_mut(&seen.call.key) else { return };
+        account.resets.retain(|(reset, _)| reset.attempt != seen.attempt);
+        let (Act::Add { amount, .. } | Act::Reset { to: Some(amount) }) = seen.call.act else { return };
+        let adding = account.adding.entry(digit(amount)).or_default();
+        if fate == Fate::Doubt {
+            adding.doubts.push(seen.id);
+            adding.doubts.extend(adding.counted.drain(..).map(|count| count.site));
+        }
+        adding.counted.retain(|count| count.attempt != seen.attempt);
     }
 
     fn finished(&mut self, last: &Final<'_>) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! What clients do: ask, wait, try again, here or elsewhere.
 
 use super::{Event, Verdict, World, node};
-use crate::system::calls::{Act, Attempt, Call, Stage};
+use crate::system::calls::{Act, Attempt, Call};
 use crate::system::client::Waiting;
 
 impl World {
@@ -13,7 +13,7 @@ impl World {
 
     pub(super) fn attempt(&mut self, client: usize, call: usize, site: usize, tries: usize) {
         let attempt = self.attempts.len();
-        self.attempts.push(Attempt { call, client: Some(client), site, stage: Stage::Sent });
+        self.attempts.push(Attempt::new(call, Some(client), site));
         let asking = &mut self.clients[client];
         asking.waiting = Some(Waiting { call, attempt, tries, site });
         asking.turn += 1;
@@ -33,7 +33,7 @@ impl World {
         let asking = &mut self.clients[client];
         let site = asking.home;
         if let Some(call) = asking.stale(&self.plan) {
-            let site = asking.random.below(self.plan.sites);
+            let site = asking.random.below(self.sites.len());
             return self.attempt(client, call, site, self.plan.work.attempts_max);
         }
         let call = match asking.last_operation() {
@@ -54,7 +54,7 @@ impl World {
         if !may {
             return self.done(client, waiting.call);
         }
-        let site = self.clients[client].next_site(waiting.site, &self.plan);
+        let site = self.clients[client].next_site(waiting.site, &self.plan, self.sites.len());
         self.attempt(client, waiting.call, site, waiting.tries + 1);
     }
 
@@ -87,6 +87,15 @@ impl World {
     /// Clients of a site that leaves go to another one.
     pub(super) fn clients_move(&mut self, from: usize, to: usize) {
         self.clients.iter_mut().filter(|client| client.home == from).for_each(|client| client.home = to);
+    }
+
+    /// Some clients go to a site that has come.
+    pub(super) fn clients_come(&mut self, to: usize) {
+        let sites = self.sites.len();
+        self.clients
+            .iter_mut()
+            .filter(|client| client.number % sites == to)
+            .for_each(|client| client.home = to);
     }
 
     /// From now on clients finish what they have begun, and begin nothing.

@@ -3,7 +3,7 @@
 use super::{Event, World, node};
 use crate::system::history::Note;
 use crate::system::site::Site;
-use quipu_engine::{Envelope, Message};
+use quipu_engine::{Envelope, Message, SiteId};
 use quipu_storage::ShardId;
 use std::rc::Rc;
 
@@ -27,7 +27,7 @@ impl World {
         self.sites[from].outgoing(now, &mut envelopes);
         let speaks = !envelopes.is_empty();
         for Envelope { to, shard, message } in envelopes.drain(..) {
-            let to = Site::index_of(to);
+            let (addressee, to) = (to, Site::index_of(to));
             if !self.links.carries(from, to) {
                 continue;
             }
@@ -36,7 +36,7 @@ impl World {
             } else {
                 Parcel::Whole(Box::new(message))
             };
-            let event = Event::Message { from, to, shard, parcel };
+            let event = Event::Message { from: self.sites[from].id, to: addressee, shard, parcel };
             self.between.send(&mut self.queue, node(from), node(to), event);
         }
         self.envelopes = envelopes;
@@ -46,30 +46,29 @@ impl World {
     /// A message arrives.
     pub(super) fn receive(
         &mut self,
-        from: usize,
-        to: usize,
+        sender: SiteId,
+        to: SiteId,
         shard: ShardId,
         parcel: Parcel,
     ) -> Result<(), String> {
-        if !self.sites[to].is_up() {
+        let (id, to) = (to, Site::index_of(to));
+        let site = &self.sites[to];
+        // Whoever is not listed, or not any more, is not listened to.
+        if !site.is_up() || site.id != id || !site.membership().members.contains(&sender) {
             return Ok(());
         }
         let message = match parcel {
             Parcel::Whole(message) => Ok(*message),
             Parcel::Bytes(bytes) => Message::decode(&bytes),
         };
-        let (now, sender) = (self.now(), self.sites[from].id);
+        let now = self.now();
         if self.history.aloud {
             let text = message.as_ref().map_or(String::new(), |message| format!("{message:?}"));
             self.note(Note::Text(format!("site {} shard {} hears site {sender}: {text}", to + 1, shard.0)));
         }
         let received = message.and_then(|message| self.sites[to].receive(shard, sender, message, now));
         if let Err(error) = received {
-            // One that has left is not heard any more, whatever was under way.
-            return match self.sites[from].gone {
-                true => Ok(()),
-                false => Err(format!("site {} refuses a message of site {sender}: {error}", to + 1)),
-            };
+            return Err(format!("site {id} refuses a message of site {sender}: {error}"));
         }
         self.schedule(to, self.plan.commit_ms);
         Ok(())
@@ -90,7 +89,9 @@ impl World {
     }
 
     fn can_connect(&self, a: usize, b: usize) -> bool {
-        self.sites[a].is_up() && self.sites[b].is_up() && self.links.seems_up(a, b)
+        let lists = |a: &Site, b: &Site| a.is_up() && a.membership().members.contains(&b.id);
+        let (site_a, site_b) = (&self.sites[a], &self.sites[b]);
+        lists(site_a, site_b) && lists(site_b, site_a) && self.links.seems_up(a, b)
     }
 
     pub(super) fn connect(&mut self, a: usize, b: usize) {

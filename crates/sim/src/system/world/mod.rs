@@ -1,14 +1,17 @@
 //! The world of a run: sites, clients and the networks between them, in virtual time.
 
 mod clients;
+mod losses;
+mod members;
 mod messages;
 mod probes;
 mod sites;
 mod troubles;
 
-use self::messages::Parcel;
+use self::{members::UnderWay, messages::Parcel};
 use super::calls::{Attempt, Call};
 use super::check::{self, Check};
+use super::claims::Claims;
 use super::client::{Client, Pool};
 use super::history::{History, Note};
 use super::links::Links;
@@ -16,9 +19,9 @@ use super::plan::Plan;
 use super::site::Site;
 use crate::core::{Backbone, Delay, Faults, Millis, Network, Node, Queue};
 use quipu_crdt::testing::Random;
-use quipu_engine::{Envelope, Membership, Reply};
+use quipu_engine::{Envelope, Membership, Reply, SiteId};
 use quipu_storage::ShardId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// A site looks after itself at least so often.
@@ -45,9 +48,9 @@ pub(super) enum Event {
     /// A site's process starts again.
     Restart { site: usize },
     /// A message of another site arrives.
-    Message { from: usize, to: usize, shard: ShardId, parcel: Parcel },
-    /// A site that leaves looks whether it can.
-    Leave { site: usize },
+    Message { from: SiteId, to: SiteId, shard: ShardId, parcel: Parcel },
+    /// It is looked how far the change of who belongs to the cluster has come.
+    Council,
     /// A site hears who belongs to the cluster now.
     Follow { site: usize, membership: Rc<Membership> },
     /// Two sites try to connect.
@@ -87,6 +90,15 @@ pub(super) struct World {
     closing: bool,
     /// Nothing goes wrong any more.
     healed: bool,
+    /// Who belongs to the cluster: what was last decided. Sites hear of it one after the other.
+    pub(super) membership: Rc<Membership>,
+    /// The change of that which is under way.
+    change: Option<UnderWay>,
+    /// May a site come back without something that it has acknowledged, or not at all?
+    forgets: bool,
+    claims: Claims,
+    /// Sites that are lost, were put back from a copy, or have left.
+    pub(super) dead: BTreeSet<SiteId>,
     pub(super) acknowledged: u64,
     /// Calls that clients have made.
     pub(super) client_calls: u64,
@@ -116,10 +128,18 @@ fn node(index: usize) -> Node {
 
 impl World {
     pub(super) fn new(plan: Plan) -> Self {
+        let slots = plan.slots();
+        let sites: Vec<Site> = (0..slots).map(|site| Site::new(site, &plan)).collect();
+        let membership = Rc::new(sites[0].membership().clone());
         Self {
             queue: Queue::new(),
-            sites: (0..plan.sites).map(|site| Site::new(site, &plan)).collect(),
-            links: Links::new(plan.topology, plan.sites),
+            sites,
+            membership,
+            change: None,
+            forgets: plan.forgets(),
+            claims: Claims::default(),
+            dead: BTreeSet::new(),
+            links: Links::new(plan.topology, slots),
             pool: Pool::new(&plan),
             calls: Vec::new(),
             attempts: Vec::new(),
@@ -145,9 +165,9 @@ impl World {
         self.queue.now()
     }
 
-    /// The sites that have not left.
+    /// The sites that are there.
     pub(super) fn members(&self) -> Vec<usize> {
-        (0..self.sites.len()).filter(|&site| !self.sites[site].gone).collect()
+        (0..self.sites.len()).filter(|&site| self.sites[site].is_there()).collect()
     }
 
     pub(super) fn note(&mut self, note: Note) {
@@ -164,7 +184,7 @@ impl World {
 
     /// All sites start, clients begin, troubles are planned.
     pub(super) fn start(&mut self) -> Result<(), String> {
-        for site in 0..self.sites.len() {
+        for site in self.members() {
             self.start_site(site)?;
         }
         for client in 0..self.clients.len() {
@@ -213,10 +233,9 @@ impl World {
                 Ok(())
             }
             Event::Message { from, to, shard, parcel } => self.receive(from, to, shard, parcel),
-            Event::Leave { site } => self.leave(site),
+            Event::Council => self.advance(),
             Event::Follow { site, membership } => {
-                self.sites[site].follow(&membership);
-                self.schedule(site, self.plan.commit_ms);
+                self.follow(site, membership);
                 Ok(())
             }
             Event::Connect { a, b } => {
@@ -224,7 +243,7 @@ impl World {
                 Ok(())
             }
             Event::Restart { site } => {
-                if self.sites[site].is_up() || self.sites[site].gone {
+                if self.sites[site].is_up() || !self.sites[site].is_there() {
                     return Ok(());
                 }
                 self.start_site(site)

@@ -33,7 +33,7 @@ impl World {
         for (site, call) in calls {
             self.calls.push(call);
             let stage = if self.sites[site].is_up() { Stage::Sent } else { Stage::Done };
-            self.attempts.push(Attempt { call: self.calls.len() - 1, client: None, site, stage });
+            self.attempts.push(Attempt { stage, ..Attempt::new(self.calls.len() - 1, None, site) });
             if stage == Stage::Sent {
                 self.submit(self.attempts.len() - 1);
             }

@@ -5,7 +5,7 @@ use crate::core::Millis;
 use crate::system::calls::{Attempt, Stage};
 use crate::system::check::Seen;
 use crate::system::history::{Note, Said};
-use crate::system::site::Worked;
+use crate::system::site::{Standing, Worked};
 use quipu_engine::{Refusal, Reply};
 
 impl World {
@@ -13,6 +13,9 @@ impl World {
         self.note(Note::Text(format!("site {} starts", site + 1)));
         let now = self.now();
         self.sites[site].start(now)?;
+        if self.sites[site].is_lazy() && self.sites[site].run > 1 {
+            self.comes_back_behind(site);
+        }
         self.schedule(site, TICK_MS);
         self.look_at_links();
         Ok(())
@@ -21,7 +24,7 @@ impl World {
     /// A call reaches its site.
     pub(super) fn take(&mut self, attempt: usize) {
         let site = self.attempts[attempt].site;
-        if !self.sites[site].is_up() || self.sites[site].leaving.is_some() {
+        if !self.sites[site].is_up() || self.sites[site].standing == Standing::Leaving {
             self.attempts[attempt].stage = Stage::Done;
             return self.tell(attempt, Verdict::Again);
         }
@@ -39,10 +42,14 @@ impl World {
         self.order += 1;
         let call = &self.calls[call];
         let key = &self.pool.keys[call.key];
-        let seen = Seen { now, order: self.order, site, key, call, attempt };
+        let id = self.sites[site].id;
+        let seen = Seen { now, order: self.order, site, id, key, call, attempt };
         self.checks.iter_mut().for_each(|check| check.taken(seen));
         self.sites[site].open.push(attempt);
+        let before = self.sites[site].got_to(key.shard, id);
         self.sites[site].submit(attempt, key, call, now);
+        self.attempts[attempt].after = before;
+        self.attempts[attempt].upto = self.sites[site].got_to(key.shard, id);
     }
 
     /// Commits, and sends what may be known then.
@@ -59,10 +66,12 @@ impl World {
             let worked = self.sites[site].maintain(now);
             self.release(site, worked)?;
         }
+        let flush_ms = self.sites[site].flush(now);
         let sent = self.send(site);
         self.sites[site].rests(now, sent)?;
         // After the end there is nothing to hurry for.
         let tick_ms = if self.is_quiet() { IDLE_TICK_MS } else { TICK_MS };
+        let tick_ms = flush_ms.map_or(tick_ms, |flush_ms| tick_ms.min(flush_ms));
         let wanted = self.sites[site].wants_at();
         self.schedule(site, wanted.map_or(tick_ms, |at| at.saturating_sub(now).clamp(1, tick_ms)));
         Ok(())
@@ -103,7 +112,7 @@ impl World {
     /// Everybody may know of this answer.
     pub(super) fn released(&mut self, attempt: usize, reply: &Reply) -> Result<(), String> {
         let now = self.now();
-        let Attempt { site, call, stage, client } = self.attempts[attempt];
+        let Attempt { site, call, stage, client, .. } = self.attempts[attempt];
         if stage == Stage::Done {
             return Err(format!("site {} answers call {attempt} again", site + 1));
         }
@@ -113,9 +122,12 @@ impl World {
         }
         self.order += 1;
         self.acknowledged += u64::from(matches!(reply, Reply::Added(_)));
+        if self.forgets {
+            self.claim(attempt, reply);
+        }
         let call = &self.calls[call];
         let key = &self.pool.keys[call.key];
-        let seen = Seen { now, order: self.order, site, key, call, attempt };
+        let seen = Seen { now, order: self.order, site, id: self.sites[site].id, key, call, attempt };
         for check in &mut self.checks {
             check.released(seen, reply)?;
         }
@@ -128,8 +140,14 @@ impl World {
         Ok(())
     }
 
-    /// A process dies with all that it has not stored.
+    /// A process dies, and starts again.
     pub(super) fn crash(&mut self, site: usize, away_ms: Millis) {
+        self.die(site);
+        self.queue.push(away_ms, Event::Restart { site });
+    }
+
+    /// A process dies with all that it has not stored.
+    pub(super) fn die(&mut self, site: usize) {
         let now = self.now();
         self.note(Note::Text(format!("site {} dies", site + 1)));
         self.sites[site].crash();
@@ -140,12 +158,12 @@ impl World {
             self.note(Note::Lost { attempt, doubt });
             self.order += 1;
             let call = &self.calls[call];
-            let seen = Seen { now, order: self.order, site, key: &self.pool.keys[call.key], call, attempt };
+            let (id, key) = (self.sites[site].id, &self.pool.keys[call.key]);
+            let seen = Seen { now, order: self.order, site, id, key, call, attempt };
             self.checks.iter_mut().for_each(|check| check.lost(seen, doubt));
             self.tell(attempt, Verdict::Again);
         }
         self.look_at_links();
-        self.queue.push(away_ms, Event::Restart { site });
     }
 }
 
@@ -165,6 +183,8 @@ fn verdict(reply: &Reply) -> Verdict {
             | Refusal::InDoubt(_)
             | Refusal::OutOfBounds { .. }
             | Refusal::Reserved { .. }
+            | Refusal::Joining
+            | Refusal::JoinedLately { .. }
             | Refusal::Unsettled { .. },
         ) => Verdict::Again,
         _ => Verdict::Done,

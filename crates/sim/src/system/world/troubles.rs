@@ -4,12 +4,6 @@ use super::{Event, World};
 use crate::system::history::Note;
 use crate::system::trouble::Trouble;
 use quipu_storage::ShardId;
-use std::rc::Rc;
-
-/// A site that cannot leave yet looks again after this time.
-const LEAVE_AGAIN_MS: u64 = 100;
-/// All others have heard that a site has left after this time.
-const FOLLOW_MS_MAX: u64 = 500;
 
 impl World {
     /// Everything that goes wrong ends: stores work, sites are up, links carry.
@@ -19,7 +13,7 @@ impl World {
         self.links.heal();
         for site in 0..self.sites.len() {
             self.sites[site].memory.heal();
-            if !self.sites[site].is_up() && !self.sites[site].gone {
+            if !self.sites[site].is_up() && self.sites[site].is_there() {
                 self.start_site(site)?;
             }
         }
@@ -56,39 +50,11 @@ impl World {
                 (0..times).for_each(|_| self.sites[site].memory.inject(ShardId(shard), fault));
             }
             Trouble::Table { site, rows } => self.sites[site].memory.fail_next_put_after(rows),
-            Trouble::Leave { site, heir } => {
-                // One change at a time.
-                if self.sites.iter().all(|site| site.leaving.is_none()) {
-                    self.sites[site].leaving = Some(heir);
-                    self.queue.push(0, Event::Leave { site });
-                }
+            Trouble::Leave { .. } | Trouble::Join { .. } | Trouble::Lose { .. } | Trouble::Restore { .. } => {
+                self.begin_change(trouble)?;
             }
             Trouble::Clock { site, by_ms } => self.sites[site].skew_ms += by_ms,
         }
-        Ok(())
-    }
-
-    /// A site leaves if it can, or looks again a little later. The others hear of it one after the other.
-    pub(super) fn leave(&mut self, site: usize) -> Result<(), String> {
-        let Some(heir) = self.sites[site].leaving.filter(|_| !self.sites[site].gone) else { return Ok(()) };
-        if !self.sites[site].is_drained() {
-            self.queue.push(LEAVE_AGAIN_MS, Event::Leave { site });
-            return Ok(());
-        }
-        self.note(Note::Text(format!("site {} leaves", site + 1)));
-        self.sites[site].gone = true;
-        self.sites[site].crash();
-        self.look_at_links();
-        let mut membership = self.sites[heir].membership().clone();
-        membership.epoch += 1;
-        membership.members.remove(&self.sites[site].id);
-        membership.removed.insert(self.sites[site].id, self.sites[heir].id);
-        let membership = Rc::new(membership);
-        for other in self.members() {
-            let wait = self.chance.bits() % FOLLOW_MS_MAX;
-            self.queue.push(wait, Event::Follow { site: other, membership: Rc::clone(&membership) });
-        }
-        self.clients_move(site, heir);
         Ok(())
     }
 

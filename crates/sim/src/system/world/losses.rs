@@ -1,0 +1,99 @@
+//! What is lost with a disk, and who must be told.
+
+use super::World;
+use crate::system::calls::Attempt;
+use crate::system::check::Seen;
+use crate::system::claims::{Acked, Claim, Fate, Forgotten};
+use crate::system::history::Note;
+use crate::system::site::{Site, Standing};
+use quipu_engine::{Reply, SiteId};
+use quipu_storage::ShardId;
+use std::collections::BTreeSet;
+
+impl World {
+    /// Remembers what a site has acknowledged, and where that stands.
+    pub(super) fn claim(&mut self, attempt: usize, reply: &Reply) {
+        let Attempt { site, call, after, upto, .. } = self.attempts[attempt];
+        let (site, call) = (&self.sites[site], &self.calls[call]);
+        let shard = self.pool.keys[call.key].shard;
+        let got_to = |of: SiteId| site.got_to(shard, of);
+        let upto = if call.may_wait() { got_to(site.id) } else { upto };
+        let claim = Claim::of(attempt, call, reply, site.id, shard, (after, upto), got_to);
+        claim.into_iter().for_each(|claim| self.claims.add(claim));
+    }
+
+    /// A site dies and its disk is lost.
+    pub(super) fn die_for_good(&mut self, site: usize, standing: Standing) {
+        if self.sites[site].is_up() {
+            self.die(site);
+        }
+        self.sites[site].standing = standing;
+        self.checks.iter_mut().for_each(|check| check.set_back(site, true));
+        self.dead.insert(self.sites[site].id);
+        self.look_at_links();
+        let sites = &self.sites;
+        let told = |origin: SiteId, shard: ShardId| {
+            let others = sites.iter().filter(|site| site.is_there() && site.id != origin);
+            others.map(|site| site.told(shard, origin)).max().unwrap_or(0)
+        };
+        for (attempt, origin, acked) in self.claims.unsure(&self.dead, told) {
+            self.tell_checks(attempt, origin, acked, None);
+        }
+    }
+
+    /// A site that acknowledges before it flushes has come back: what it does not know is lost.
+    pub(super) fn comes_back_behind(&mut self, site: usize) {
+        let it = &self.sites[site];
+        let of = BTreeSet::from([it.id]);
+        let forgotten = self.claims.forget(&of, &self.dead, |origin, shard| it.got_to(shard, origin));
+        self.forget(forgotten);
+        self.checks.iter_mut().for_each(|check| check.set_back(site, false));
+    }
+
+    /// A site goes on from a copy as if nothing had happened, which is wrong: nothing is said of what only its disk knew.
+    pub(super) fn goes_on_as_before(&mut self, site: usize) {
+        let sites = &self.sites;
+        let of = BTreeSet::from([sites[site].id]);
+        let known = |origin: SiteId, shard: ShardId| {
+            let told = sites.iter().map(|other| other.told(shard, origin)).max().unwrap_or(0);
+            told.max(sites[site].got_to(shard, origin))
+        };
+        let mut forgotten = self.claims.forget(&of, &self.dead, known);
+        forgotten.iter_mut().for_each(|forgotten| forgotten.fate = Fate::Doubt);
+        self.forget(forgotten);
+    }
+
+    /// In the end it shows what the others know of sites that are gone.
+    pub(in crate::system) fn count_losses(&mut self) {
+        let Some(first) = self.members().first().copied() else { return };
+        let first: &Site = &self.sites[first];
+        let forgotten =
+            self.claims.forget(&self.dead, &self.dead, |origin, shard| first.got_to(shard, origin));
+        self.forget(forgotten);
+    }
+
+    fn forget(&mut self, all: Vec<Forgotten>) {
+        for Forgotten { attempt, origin, acked, fate } in all {
+            self.note(Note::Forgotten { attempt, fate });
+            self.tell_checks(attempt, origin, acked, Some(fate));
+        }
+    }
+
+    /// Tells the checks what became of something acknowledged; no fate: that will turn out.
+    fn tell_checks(&mut self, attempt: usize, id: SiteId, acked: Acked, fate: Option<Fate>) {
+        let now = self.now();
+        self.order += 1;
+        let call = &self.calls[self.attempts[attempt].call];
+        let key = &self.pool.keys[call.key];
+        let seen = Seen { now, order: self.order, site: Site::index_of(id), id, key, call, attempt };
+        for check in &mut self.checks {
+            match fate {
+                None => check.unsure(seen, acked),
+                Some(fate) => check.forgotten(seen, acked, fate),
+            }
+        }
+        if acked == Acked::Created {
+            self.pool.ready[call.key] = false;
+        }
+    }
+}
