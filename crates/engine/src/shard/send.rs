@@ -1,7 +1,7 @@
 //! What a shard has to say to others. Call it between batches: it speaks of what is in memory, and all of that must be
 //! durable.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::HashSet, sync::Arc};
 
 use super::Shard;
 use crate::{
@@ -282,7 +282,7 @@ impl Shard {
             rows_after: rows_left_out,
         };
         debug_assert!(from < origin.position);
-        let mut seen = BTreeSet::new();
+        let mut seen = HashSet::with_hasher(foldhash::fast::FixedState::default());
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
