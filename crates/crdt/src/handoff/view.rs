@@ -69,6 +69,11 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.closed.clear();
     }
 
+    /// Takes the wish for a slot out: what is open may be closed, and nothing is opened.
+    pub fn want_no_slot(&mut self) {
+        self.wants_slot = false;
+    }
+
     /// The tier of the sender.
     pub fn tier(&self) -> u8 {
         self.tier

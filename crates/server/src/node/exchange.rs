@@ -15,13 +15,17 @@ use crate::http::ExchangeTrouble;
 
 impl Node {
     pub(super) async fn take_exchange(&self, exchange: Exchange) -> Result<Exchanged, ExchangeTrouble> {
-        let Exchange { cluster, visits } = exchange;
+        let Exchange { cluster, mut visits } = exchange;
         let (ours, shards) = (self.shared.board().identity().cluster.clone(), self.shared.shards);
         if let Some(theirs) = cluster.filter(|theirs| *theirs != ours) {
             return Err(ExchangeTrouble::OtherCluster { theirs, ours });
         }
-        if let Some(why) = self.shared.why_not_counting().filter(|_| !visits.is_empty()) {
+        if let Some(why) = self.shared.board().stopped().filter(|_| !visits.is_empty()) {
             return Err(ExchangeTrouble::NotNow(format!("{why}; nothing was handed over")));
+        }
+        if self.shared.council.leaving.takes_no_writes() {
+            // What has a slot here is taken. For the rest there are other sites.
+            visits.iter_mut().for_each(|(_, visit)| visit.view.want_no_slot());
         }
         let is_sound = visits.iter().all(|(shard, visit)| {
             *shard < shards.count() && visit.speaks_only_of(|key| shards.of(key) == ShardId(*shard))
