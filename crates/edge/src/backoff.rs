@@ -58,7 +58,9 @@ mod tests {
             assert!(!back_off.is_over(now));
             assert!(back_off.is_over(now + waits.longest));
         }
-        (0..100).for_each(|_| drop(back_off.failed(waits, now)));
+        for _ in 0..100 {
+            back_off.failed(waits, now);
+        }
         back_off.reset();
         assert!(back_off.is_over(now));
         let drawn: std::collections::BTreeSet<Duration> =

@@ -447,7 +447,9 @@ impl<D: Disk> Keeper<D> {
         if was_lost {
             // The state was read again, and what is asked for does not stand in it.
             let keys: Vec<Vec<u8>> = self.asked.keys().cloned().collect();
-            keys.iter().for_each(|key| drop(self.host.ask(EDGE, key)));
+            for key in &keys {
+                self.host.ask(EDGE, key);
+            }
         }
         for event in released.events {
             self.show(&event.key);

@@ -18,7 +18,7 @@
 //! edge.retire(Duration::from_secs(5))?; // nothing is left of it, here or there
 //! # assert_eq!(site.value("visits"), 2);
 //! # assert!(!state.exists());
-//! # assert_eq!(site.stats(), Default::default());
+//! # assert_eq!((site.stats().slots, site.stats().notices), (0, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
