@@ -16,7 +16,7 @@ is, on standard error. Exit code 1: nothing was counted, and the text says why."
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The counter
     key: OsString,
     /// How much

@@ -16,7 +16,7 @@ the others that this edge will not come again; what counted once here counts no 
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Give up after so long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     deadline: Duration,

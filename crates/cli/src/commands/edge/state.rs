@@ -43,7 +43,7 @@ impl State {
             if let Some((user, password)) = self.login.credentials() {
                 options = options.login(user, password);
             }
-            match options.open(&self.state, &self.servers) {
+            match options.open(&self.state, self.servers()) {
                 Err(OpenError::Storage(StorageError::Locked { .. })) if Instant::now() < until => {
                     thread::sleep(FREE_EVERY);
                 }
@@ -57,17 +57,22 @@ impl State {
 
     /// As [`Self::open`], for commands that are of no use without a server.
     pub(super) fn open_online(&self) -> Result<Edge, Failure> {
-        match self.servers.is_empty() {
-            true => Err(Failure::Usage {
+        match self.has_servers() {
+            true => self.open(),
+            false => Err(Failure::Usage {
                 flag: "--servers",
                 problem: "name at least one, such as http://127.0.0.1:7380".to_owned(),
             }),
-            false => self.open(),
         }
     }
 
     pub(super) fn has_servers(&self) -> bool {
-        !self.servers.is_empty()
+        self.servers().next().is_some()
+    }
+
+    /// An empty variable names none.
+    fn servers(&self) -> impl Iterator<Item = &str> {
+        self.servers.iter().map(String::as_str).filter(|server| !server.is_empty())
     }
 
     /// Is there a file at all?

@@ -14,7 +14,7 @@ Asks no server. Exit code 0 whatever it says.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// Print it as JSON
     #[arg(long)]
     json: bool,

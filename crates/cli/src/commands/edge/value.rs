@@ -17,7 +17,7 @@ Exit code 2 if no server could be asked: what is printed is then what only this 
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(super) struct Args {
+pub(crate) struct Args {
     /// The counters
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
