@@ -44,6 +44,9 @@ enum Command {
     // Without a doc comment: all it says stands on its commands.
     #[command(subcommand)]
     Site(commands::client::site::Command),
+    // Without a doc comment: all it says stands on its commands.
+    #[command(subcommand)]
+    Edge(commands::edge::Command),
     // Without a doc comment: all it says stands on its `Args`.
     Restore(commands::restore::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::client::info::run(&args),
         Command::Audit(args) => commands::client::audit::run(&args),
         Command::Site(command) => commands::client::site::run(&command),
+        Command::Edge(command) => commands::edge::run(&command),
         Command::Restore(args) => commands::restore::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),

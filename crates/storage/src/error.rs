@@ -55,7 +55,7 @@ pub enum StorageError {
         known: u32,
     },
     /// Another process works in the folder.
-    #[error("{folder} is in use by {holder}. Nothing was changed; stop it first, or use another folder")]
+    #[error("{folder} is in use by {holder}. Nothing was changed; stop it first, or use another one")]
     Locked {
         /// The folder.
         folder: String,

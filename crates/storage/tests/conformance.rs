@@ -6,6 +6,7 @@ use quipu_storage::{
     ShardId,
     conformance::{self, Backend},
     embedded::{Embedded, EmbeddedLog, FjallTable, Folder, LogConfig, Logs},
+    file::{FileLog, FileTable, SingleFile, StateFile},
     memory::{Fault, Memory, MemoryLog, MemoryTable},
     testing::sim_disk::{Operation, SimDisk},
 };
@@ -156,4 +157,95 @@ impl Backend for OnSimDisk {
 #[test]
 fn embedded_on_a_disk_that_loses_all_it_may() {
     conformance::run(OnSimDisk::new);
+}
+
+struct InOneFile {
+    _folder: tempfile::TempDir,
+    path: std::path::PathBuf,
+    open: Option<StateFile<SingleFile>>,
+}
+
+impl InOneFile {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let open = Some(StateFile::open(&path).unwrap());
+        Self { _folder: folder, path, open }
+    }
+}
+
+impl Backend for InOneFile {
+    type Log = FileLog<SingleFile>;
+    type Table = FileTable<SingleFile>;
+
+    fn log(&mut self) -> Self::Log {
+        self.open.as_ref().unwrap().log()
+    }
+
+    fn table(&mut self) -> Self::Table {
+        self.open.as_ref().unwrap().table()
+    }
+
+    fn reopen(&mut self) {
+        self.open = None;
+        self.open = Some(StateFile::open(&self.path).unwrap());
+    }
+
+    fn make_unknown(&mut self, _: ShardId) -> bool {
+        false
+    }
+
+    fn let_settle(&mut self) {}
+}
+
+#[test]
+fn one_file() {
+    conformance::run(InOneFile::new);
+}
+
+/// One file on a simulated disk, where every reopening is a power failure that loses all it may.
+struct OneFileOnSimDisk {
+    disk: SimDisk,
+    open: Option<StateFile<SimDisk>>,
+}
+
+impl OneFileOnSimDisk {
+    fn new() -> Self {
+        let disk = SimDisk::new();
+        let open = Some(StateFile::on(disk.clone(), "state").unwrap());
+        Self { disk, open }
+    }
+}
+
+impl Backend for OneFileOnSimDisk {
+    type Log = FileLog<SimDisk>;
+    type Table = FileTable<SimDisk>;
+
+    fn log(&mut self) -> Self::Log {
+        self.open.as_ref().unwrap().log()
+    }
+
+    fn table(&mut self) -> Self::Table {
+        self.open.as_ref().unwrap().table()
+    }
+
+    fn reopen(&mut self) {
+        self.open = None;
+        self.disk.power_cycle(0, || quipu_storage::testing::sim_disk::Fate::Lost);
+        self.open = Some(StateFile::on(self.disk.clone(), "state").unwrap());
+    }
+
+    fn make_unknown(&mut self, _: ShardId) -> bool {
+        self.disk.fail_all(Operation::Sync, Some(ErrorKind::Other));
+        true
+    }
+
+    fn let_settle(&mut self) {
+        self.disk.fail_all(Operation::Sync, None);
+    }
+}
+
+#[test]
+fn one_file_on_a_disk_that_loses_all_it_may() {
+    conformance::run(OneFileOnSimDisk::new);
 }

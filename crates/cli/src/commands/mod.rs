@@ -4,6 +4,7 @@ pub(crate) mod client;
 pub(crate) mod cluster;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod edge;
 pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod sim;

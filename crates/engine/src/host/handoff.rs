@@ -117,6 +117,15 @@ impl<L: Log, T: Table> Host<L, T> {
         retired
     }
 
+    /// Brings the table up to date with all that is committed, now. Call it between batches. If it fails, the log still
+    /// has everything.
+    pub fn checkpoint(&mut self, id: ShardId, now: Moment) {
+        debug_assert!(self.pending.is_empty());
+        if self.live_shard(id).is_some_and(|shard| shard.is_unsaved()) {
+            self.begin_checkpoint(id, now);
+        }
+    }
+
     /// Numbers about handoffs.
     pub fn handoff_stats(&self) -> HandoffStats {
         let mut stats = HandoffStats::default();

@@ -10,7 +10,7 @@ mod server;
 pub(crate) mod site;
 pub(crate) mod watch;
 
-pub(super) use server::{key as key_of, parse as parse_answer};
+pub(super) use server::{Login, key as key_of, parse as parse_answer};
 
 use crate::failure::Failure;
 use std::{
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Writes a line. A reader that has gone away, as `head` does, is no failure: nobody is left to be told.
-fn say(line: impl Display) -> Result<(), Failure> {
+pub(super) fn say(line: impl Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),

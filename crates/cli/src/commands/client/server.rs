@@ -27,13 +27,20 @@ pub(crate) struct Server {
 
 // As whom. Not a doc comment: clap would show it instead of those of the commands.
 #[derive(Clone, clap::Args)]
-pub(super) struct Login {
+pub(in crate::commands) struct Login {
     /// The user, if the server has users
     #[arg(long, env = "QUIPU_USER", value_name = "NAME", default_value = "default")]
     user: String,
     /// The user's password. Better in the environment: other users of the machine see flags
     #[arg(long, env = "QUIPU_PASSWORD", value_name = "PASSWORD", hide_env_values = true)]
     password: Option<String>,
+}
+
+impl Login {
+    /// The user and the password, if there is one.
+    pub(in crate::commands) fn credentials(&self) -> Option<(&str, &str)> {
+        Some((&self.user, self.password.as_deref()?))
+    }
 }
 
 /// Why there is no good answer.

@@ -1,0 +1,76 @@
+//! Who the edge is: a row beside those of its counters.
+
+use std::collections::BTreeMap;
+
+use minicbor::{Decode, Encode};
+use quipu_engine::handoff::Name;
+use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write};
+
+use crate::{OpenError, random::random_bytes};
+
+/// The identity stands where no counters are.
+const SHARD: ShardId = ShardId(u16::MAX);
+const KEY: &[u8] = b"identity";
+/// The format of the row.
+const FORMAT: u8 = 1;
+/// So many addresses are remembered of servers that may have something of this edge.
+const SERVERS_MAX: usize = 64;
+
+/// Who the edge is, and whom it has met.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Identity {
+    /// Its name, which nobody else ever had.
+    #[n(0)]
+    pub(crate) name: Name,
+    /// How often the state was opened by someone who spoke to a server.
+    #[n(1)]
+    pub(crate) openings: u64,
+    /// The cluster that it counts for, once it has met a server.
+    #[n(2)]
+    pub(crate) cluster: Option<String>,
+    /// Into how many shards that cluster divides its counters, which never changes.
+    #[n(3)]
+    pub(crate) shards: Option<u16>,
+    /// Where servers were last seen.
+    #[n(4)]
+    pub(crate) servers: BTreeMap<Name, String>,
+    /// How often this was written.
+    #[n(5)]
+    version: u64,
+}
+
+impl Identity {
+    /// What the table says; drawn if it says nothing.
+    pub(crate) fn read<T: Table>(table: &T) -> Result<Self, OpenError> {
+        let Some(row) = table.get(SHARD, Slice::KEPT, KEY)? else {
+            let name = Name::drawn(random_bytes());
+            let (cluster, shards, servers) = (None, None, BTreeMap::new());
+            let mut new = Self { name, openings: 0, cluster, shards, servers, version: 0 };
+            new.write(table)?;
+            return Ok(new);
+        };
+        match row.bytes.split_first() {
+            Some((&FORMAT, body)) => {
+                minicbor::decode(body).map_err(|error| OpenError::Identity(error.to_string()))
+            }
+            Some((format, _)) => {
+                Err(OpenError::Identity(format!("it has format {format}, and this version reads {FORMAT}")))
+            }
+            None => Err(OpenError::Identity("the row is empty".to_owned())),
+        }
+    }
+
+    /// Makes it durable.
+    pub(crate) fn write<T: Table>(&mut self, table: &T) -> Result<(), StorageError> {
+        let mut next = Self { version: self.version + 1, ..self.clone() };
+        while next.servers.len() > SERVERS_MAX {
+            next.servers.pop_first();
+        }
+        let mut bytes = vec![FORMAT];
+        minicbor::encode(&next, &mut bytes).expect("writing to memory does not fail");
+        let row = Row { version: next.version, bytes };
+        table.put(SHARD, &[Write { slice: Slice::KEPT, key: KEY.to_vec(), row }])?;
+        *self = next;
+        Ok(())
+    }
+}

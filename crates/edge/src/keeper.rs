@@ -1,0 +1,520 @@
+//! The thread that has the state. It takes requests, makes what they change durable in one go, and then answers: nothing
+//! leaves it before it is stored.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use quipu_engine::{
+    Action, Add, Command, Host, Moment, Refusal, Released, Reply, Settings, Ticket,
+    handoff::{Answer, BadAnswer, Name, Open, Opening, Server, Transient, Visit},
+};
+use quipu_storage::{
+    Flush, ShardId, StorageError, Store,
+    embedded::Disk,
+    file::{FileLog, FileTable, StateFile},
+};
+
+use crate::{
+    CountError, InFlight, OpenError, Reading, Status, courier::Order, identity::Identity, promise::Promise,
+    random::random, watch::WatchCell,
+};
+
+/// An edge is one shard.
+const EDGE: ShardId = ShardId(0);
+/// Edges are of this tier: sites are of tier 0, relays of tier 1.
+const TIER: u8 = 2;
+/// So many requests go into one batch at most.
+const BATCH_MAX: usize = 1024;
+/// And about so many bytes.
+const BATCH_BYTES_MAX: usize = 1024 * 1024;
+/// When so many bytes were written since the last checkpoint, there is another.
+const UNSAVED_BYTES_MAX: usize = 256 * 1024;
+/// A checkpoint that has failed is tried again after so long.
+const CHECKPOINT_AGAIN: Duration = Duration::from_secs(1);
+/// While storage is in trouble it is looked after so often.
+const TROUBLED_EVERY: Duration = Duration::from_millis(50);
+/// Whoever waits for storage to say what became of a batch waits so long.
+const IN_DOUBT_MAX: Duration = Duration::from_secs(10);
+/// Servers are asked for the value of a counter for so long after it was last read.
+const ASKED_FOR: Duration = Duration::from_secs(60);
+/// Of so many counters at once, at most.
+const ASKED_MAX: usize = 16 * 1024;
+/// Reading it shows whether the batch was stored.
+const ANY_KEY: &[u8] = b"-";
+
+/// What the keeper is asked for.
+pub(crate) enum Request {
+    Count {
+        key: Vec<u8>,
+        amount: i64,
+        reply: Promise<Result<(), CountError>>,
+    },
+    Read {
+        key: Vec<u8>,
+        reply: Promise<Result<Reading, CountError>>,
+    },
+    Watch {
+        key: Vec<u8>,
+        cell: Arc<WatchCell>,
+        reply: Promise<Result<(), CountError>>,
+    },
+    Status {
+        reply: Promise<Status>,
+    },
+    /// A server was met: durable before anything is said to it.
+    Met {
+        server: Met,
+        reply: Promise<Result<(), NotMet>>,
+    },
+    /// What to say to a server; durable when it is answered.
+    Visits {
+        server: Server,
+        chosen: bool,
+        reply: Promise<Result<Vec<(u16, Visit)>, Refusal>>,
+    },
+    /// What a server has answered.
+    Answered {
+        server: Server,
+        answers: Vec<(u16, Box<Answer>)>,
+        reply: Promise<Result<Heard, Refusal>>,
+    },
+    Retire {
+        reply: Promise<Result<bool, Refusal>>,
+    },
+    /// Ends the keeper, and the file too.
+    Remove {
+        reply: Promise<Result<(), StorageError>>,
+    },
+    Close,
+}
+
+/// A server that was met.
+#[derive(Debug, Clone)]
+pub(crate) struct Met {
+    pub(crate) cluster: String,
+    pub(crate) name: Name,
+    pub(crate) shards: u16,
+    pub(crate) address: String,
+}
+
+/// Why a server is not spoken to.
+#[derive(Debug)]
+pub(crate) enum NotMet {
+    OtherCluster { ours: String },
+    OtherShards { ours: u16 },
+    NotStored(StorageError),
+}
+
+/// How it stands after an answer.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heard {
+    pub(crate) open: Open,
+    /// The first answer that was none.
+    pub(crate) bad: Option<BadAnswer>,
+}
+
+/// Whoever waits for the batch.
+enum Waiting {
+    Count(Promise<Result<(), CountError>>),
+    Read {
+        heard: Option<Duration>,
+        reply: Promise<Result<Reading, CountError>>,
+    },
+    /// Anything else: it is told whether the batch was stored.
+    Other(Box<dyn FnOnce(Result<(), Refusal>) + Send>),
+}
+
+/// A counter whose value somebody wants to know.
+struct Asked {
+    read_at: Instant,
+    heard_at: Option<Instant>,
+    watchers: Vec<Weak<WatchCell>>,
+}
+
+pub(crate) struct Keeper<D: Disk> {
+    file: StateFile<D>,
+    table: FileTable<D>,
+    host: Host<FileLog<D>, FileTable<D>>,
+    identity: Identity,
+    /// This opening is counted, durably.
+    is_counted: bool,
+    is_retiring: bool,
+    began: Instant,
+    ticket: u64,
+    waiting: BTreeMap<Ticket, (Instant, Waiting)>,
+    asked: BTreeMap<Vec<u8>, Asked>,
+    /// The courier has something to do.
+    has_news: bool,
+    is_troubled: bool,
+    checkpoint_at: Option<Instant>,
+    courier: Sender<Order>,
+    woken: Arc<AtomicBool>,
+}
+
+impl<D: Disk> Keeper<D> {
+    pub(crate) fn open(
+        file: StateFile<D>,
+        pending_max: usize,
+        courier: Sender<Order>,
+        woken: Arc<AtomicBool>,
+    ) -> Result<Self, OpenError> {
+        let table = file.table();
+        let identity = Identity::read(&table)?;
+        let opening = Opening { count: identity.openings + 1, drawn: random() };
+        let transient = Transient { name: identity.name, tier: TIER, opening, pending_max };
+        let settings = Settings { seed: random(), transient: Some(transient), ..Settings::default() };
+        let mut host = Host::new(Store::new(file.log(), file.table()), None, settings, Flush::Now);
+        let began = Instant::now();
+        host.open(EDGE, moment(began))?;
+        let is_retiring = host.not_handed_over(EDGE).last_words > 0;
+        Ok(Self {
+            file,
+            table,
+            host,
+            identity,
+            is_counted: false,
+            is_retiring,
+            began,
+            ticket: 0,
+            waiting: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            has_news: false,
+            is_troubled: false,
+            checkpoint_at: None,
+            courier,
+            woken,
+        })
+    }
+
+    /// Is there anything to hand over?
+    pub(crate) fn is_open(&mut self) -> bool {
+        !self.host.not_handed_over(EDGE).is_empty()
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Takes requests until it is closed.
+    pub(crate) fn run(mut self, requests: &Receiver<Request>) {
+        loop {
+            let first = if self.is_troubled {
+                requests.recv_timeout(TROUBLED_EVERY)
+            } else {
+                requests.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            };
+            let mut end = match first {
+                Ok(request) => self.take(request),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => Some(End::Closed),
+            };
+            for _ in 1..BATCH_MAX {
+                if end.is_some() || self.host.record_bytes() > BATCH_BYTES_MAX {
+                    break;
+                }
+                let Ok(request) = requests.try_recv() else { break };
+                end = self.take(request);
+            }
+            self.commit();
+            match end {
+                None => self.look_after(),
+                Some(End::Closed) => break,
+                Some(End::Removed(reply)) => {
+                    let Self { file, .. } = self;
+                    return reply.keep(file.remove());
+                }
+            }
+        }
+        for cell in self.asked.values().flat_map(|asked| &asked.watchers).filter_map(Weak::upgrade) {
+            cell.end();
+        }
+    }
+
+    fn take(&mut self, request: Request) -> Option<End> {
+        match request {
+            Request::Count { key, amount, reply } => {
+                self.has_news = true;
+                let action = Action::Add { add: Add::of(amount), operation: None };
+                self.submit(Command { key: &key, action }, Waiting::Count(reply));
+            }
+            Request::Read { key, reply } => self.read(&key, reply),
+            Request::Watch { key, cell, reply } => self.watch(key, cell, reply),
+            Request::Status { reply } => {
+                let status = self.status();
+                self.after_batch(move |_| reply.keep(status));
+            }
+            Request::Met { server, reply } => reply.keep(self.meet(server)),
+            Request::Visits { server, chosen, reply } => self.visits(server, chosen, reply),
+            Request::Answered { server, answers, reply } => self.answered(server, &answers, reply),
+            Request::Retire { reply } => {
+                let retired = self.host.retire_edge(EDGE).is_ok();
+                self.is_retiring |= retired;
+                self.after_batch(move |stored| reply.keep(stored.map(|()| retired)));
+            }
+            Request::Remove { reply } => return Some(End::Removed(reply)),
+            Request::Close => return Some(End::Closed),
+        }
+        None
+    }
+
+    fn submit(&mut self, command: Command<'_>, waiting: Waiting) {
+        self.ticket += 1;
+        let ticket = Ticket(self.ticket);
+        self.waiting.insert(ticket, (Instant::now(), waiting));
+        self.host.submit(EDGE, ticket, command, moment(self.began));
+    }
+
+    /// Does something when the batch is stored, or was not.
+    fn after_batch(&mut self, then: impl FnOnce(Result<(), Refusal>) + Send + 'static) {
+        let command = Command { key: ANY_KEY, action: Action::Get };
+        self.submit(command, Waiting::Other(Box::new(then)));
+    }
+
+    fn read(&mut self, key: &[u8], reply: Promise<Result<Reading, CountError>>) {
+        let heard = self.ask(key).heard_at.map(|at| at.elapsed());
+        self.submit(Command { key, action: Action::Get }, Waiting::Read { heard, reply });
+    }
+
+    /// From now on servers are asked for this counter.
+    fn ask(&mut self, key: &[u8]) -> &mut Asked {
+        self.host.ask(EDGE, key);
+        if !self.asked.contains_key(key) {
+            self.has_news = true;
+            if self.asked.len() >= ASKED_MAX {
+                self.forget_asked();
+            }
+            if self.asked.len() >= ASKED_MAX {
+                self.asked.pop_first();
+            }
+        }
+        let now = Instant::now();
+        let new = || Asked { read_at: now, heard_at: None, watchers: Vec::new() };
+        let asked = self.asked.entry(key.to_vec()).or_insert_with(new);
+        asked.read_at = now;
+        asked
+    }
+
+    fn watch(&mut self, key: Vec<u8>, cell: Arc<WatchCell>, reply: Promise<Result<(), CountError>>) {
+        // Between batches: its own batch shows it the value.
+        self.commit();
+        if let Err(refusal) = self.host.watch(EDGE, &key) {
+            return reply.keep(Err(refusal.into()));
+        }
+        self.ask(&key).watchers.push(Arc::downgrade(&cell));
+        self.show(&key);
+        reply.keep(Ok(()));
+    }
+
+    /// Shows watchers what there is now. Call it between batches.
+    fn show(&mut self, key: &[u8]) {
+        let value = self.host.ask(EDGE, key).unwrap_or(0);
+        let Some(asked) = self.asked.get_mut(key) else { return };
+        let reading = Reading { value, heard: asked.heard_at.map(|at| at.elapsed()) };
+        asked.watchers.retain(|cell| {
+            cell.upgrade().is_some_and(|cell| {
+                cell.show(reading);
+                true
+            })
+        });
+        if asked.watchers.is_empty() {
+            self.host.unwatch(EDGE, key);
+        }
+    }
+
+    /// Counters that nobody reads any more are not asked for any more.
+    fn forget_asked(&mut self) {
+        let now = Instant::now();
+        let Self { asked, host, .. } = self;
+        asked.retain(|key, asked| {
+            asked.watchers.retain(|cell| cell.strong_count() > 0);
+            let stays = !asked.watchers.is_empty() || now.duration_since(asked.read_at) < ASKED_FOR;
+            if !stays {
+                host.unwatch(EDGE, key);
+                host.ask_no_more(EDGE, key);
+            }
+            stays
+        });
+    }
+
+    fn meet(&mut self, server: Met) -> Result<(), NotMet> {
+        let Met { cluster, name, shards, address } = server;
+        let mut met = self.identity.clone();
+        match &met.cluster {
+            Some(ours) if *ours != cluster => return Err(NotMet::OtherCluster { ours: ours.clone() }),
+            _ => met.cluster = Some(cluster),
+        }
+        match met.shards {
+            Some(ours) if ours != shards => return Err(NotMet::OtherShards { ours }),
+            _ => met.shards = Some(shards),
+        }
+        met.servers.insert(name, address);
+        if met == self.identity {
+            return Ok(());
+        }
+        met.write(&self.table).map_err(NotMet::NotStored)?;
+        self.identity = met;
+        Ok(())
+    }
+
+    /// The opening is counted before the first word.
+    fn count_opening(&mut self) -> Result<(), StorageError> {
+        if self.is_counted {
+            return Ok(());
+        }
+        let mut counted = self.identity.clone();
+        counted.openings += 1;
+        counted.write(&self.table)?;
+        self.identity = counted;
+        self.is_counted = true;
+        Ok(())
+    }
+
+    fn visits(&mut self, server: Server, chosen: bool, reply: Promise<Result<Vec<(u16, Visit)>, Refusal>>) {
+        if let Err(error) = self.count_opening() {
+            return reply.keep(Err(Refusal::NotStored(error.to_string())));
+        }
+        self.forget_asked();
+        let mut visits = self.host.visits(EDGE, server, chosen);
+        visits.sort_by_key(|(shard, _)| *shard);
+        self.after_batch(move |stored| reply.keep(stored.map(|()| visits)));
+    }
+
+    fn answered(
+        &mut self,
+        server: Server,
+        answers: &[(u16, Box<Answer>)],
+        reply: Promise<Result<Heard, Refusal>>,
+    ) {
+        let now = Instant::now();
+        let mut bad = None;
+        for (shard, answer) in answers {
+            match self.host.answered(EDGE, *shard, server, answer, moment(self.began)) {
+                Ok(()) => {
+                    for (key, _) in answer.view.report() {
+                        if let Some(asked) = self.asked.get_mut(key.bytes()) {
+                            asked.heard_at = Some(now);
+                        }
+                    }
+                }
+                Err(error) => bad = bad.or(Some(error)),
+            }
+        }
+        let open = self.host.not_handed_over(EDGE);
+        self.after_batch(move |stored| reply.keep(stored.map(|()| Heard { open, bad })));
+    }
+
+    fn status(&mut self) -> Status {
+        let open = self.host.not_handed_over(EDGE);
+        let in_flight = open.tokens.iter().map(|(name, counters)| InFlight {
+            server: name.to_string(),
+            address: self.identity.servers.get(name).cloned(),
+            counters: *counters,
+        });
+        Status {
+            name: self.identity.name.to_string(),
+            cluster: self.identity.cluster.clone(),
+            openings: self.identity.openings,
+            waiting: open.pending,
+            in_flight: in_flight.collect(),
+            last_words: open.last_words,
+            is_retiring: self.is_retiring,
+            asks: self.asked.len(),
+        }
+    }
+
+    fn commit(&mut self) {
+        let mut released = Released::default();
+        self.host.commit(moment(self.began), &mut released);
+        self.release(released);
+    }
+
+    fn release(&mut self, released: Released) {
+        let mut was_lost = false;
+        for (ticket, reply) in released.replies {
+            was_lost |= matches!(&reply, Reply::Refused(Refusal::NotStored(_) | Refusal::InDoubt(_)));
+            let Some((_, waiting)) = self.waiting.remove(&ticket) else { continue };
+            answer(waiting, reply);
+        }
+        self.is_troubled = was_lost || !self.waiting.is_empty();
+        if was_lost {
+            // The state was read again, and what is asked for does not stand in it.
+            let keys: Vec<Vec<u8>> = self.asked.keys().cloned().collect();
+            for key in &keys {
+                self.host.ask(EDGE, key);
+            }
+        }
+        for event in released.events {
+            self.show(&event.key);
+        }
+        if mem::take(&mut self.has_news) && !self.woken.swap(true, Ordering::AcqRel) {
+            // If it is gone, everything is about to be.
+            let _ = self.courier.send(Order::Wake);
+        }
+    }
+
+    /// Between batches: settles what is unknown, and keeps the file short.
+    fn look_after(&mut self) {
+        let now = Instant::now();
+        if mem::take(&mut self.is_troubled) && self.host.stats().shards_unavailable > 0 {
+            let mut released = Released::default();
+            self.host.maintain(moment(self.began), &mut released);
+            self.release(released);
+            self.is_troubled = self.host.stats().shards_unavailable > 0;
+            self.give_up(now);
+        }
+        let is_due = self.checkpoint_at.is_none_or(|at| at <= now);
+        if is_due && self.file.unsaved_bytes() > UNSAVED_BYTES_MAX {
+            self.host.checkpoint(EDGE, moment(self.began));
+            let failed = self.file.unsaved_bytes() > UNSAVED_BYTES_MAX;
+            self.checkpoint_at = failed.then(|| now + CHECKPOINT_AGAIN);
+        }
+    }
+
+    /// Nobody waits for ever.
+    fn give_up(&mut self, now: Instant) {
+        let is_late = |since: Instant| now.duration_since(since) > IN_DOUBT_MAX;
+        for (ticket, (since, waiting)) in mem::take(&mut self.waiting) {
+            if is_late(since) {
+                let why = Refusal::InDoubt("the disk has failed half-way".to_owned());
+                answer(waiting, Reply::Refused(why));
+            } else {
+                self.waiting.insert(ticket, (since, waiting));
+            }
+        }
+    }
+}
+
+/// How a keeper ends.
+enum End {
+    Closed,
+    Removed(Promise<Result<(), StorageError>>),
+}
+
+fn answer(waiting: Waiting, reply: Reply) {
+    let refused = match &reply {
+        Reply::Refused(refusal) => Err(refusal.clone()),
+        _ => Ok(()),
+    };
+    match waiting {
+        Waiting::Count(promise) => promise.keep(refused.map_err(CountError::from)),
+        Waiting::Read { heard, reply: promise } => {
+            let value = if let Reply::Value(Some(value)) = reply { value } else { 0 };
+            promise.keep(refused.map(|()| Reading { value, heard }).map_err(CountError::from));
+        }
+        Waiting::Other(then) => then(refused),
+    }
+}
+
+fn moment(began: Instant) -> Moment {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment { elapsed_ms: ms(began.elapsed()), unix_ms: ms(unix) }
+}

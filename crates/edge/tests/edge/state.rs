@@ -1,0 +1,237 @@
+//! The state: crashes, copies, two at once, full disks, the limit of counters.
+
+use std::{fs, io::ErrorKind};
+
+use quipu_edge::{CountError, OpenError, SyncError, testing::Site};
+use quipu_storage::{
+    StorageError,
+    testing::sim_disk::{Fate, Operation, SimDisk},
+};
+
+use crate::{LONG, in_memory, options, site};
+
+#[test]
+fn a_crash_at_any_point_of_a_handoff_loses_and_doubles_nothing() {
+    for syncs in 0..4 {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state");
+        let site = site();
+        let mut issued = 0;
+        for life in 1..=3 {
+            let edge = options().open(&path, [site.url()]).unwrap();
+            edge.add("hits", life).unwrap();
+            issued += life;
+            (0..syncs).for_each(|_| edge.sync().unwrap());
+        } // Dropped without a word.
+        let edge = options().open(&path, [site.url()]).unwrap();
+        edge.flush(LONG).unwrap();
+        assert_eq!(site.value("hits"), issued, "{syncs} exchanges");
+        edge.retire(LONG).unwrap();
+        assert!(!path.exists());
+        assert_eq!(site.stats().slots, 0);
+    }
+}
+
+#[test]
+fn power_failures_too() {
+    for syncs in 0..4 {
+        for fate in Fate::ALL {
+            let (disk, site) = (SimDisk::new(), site());
+            let mut issued = 0;
+            for life in 1..=3 {
+                let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+                edge.add("hits", life).unwrap();
+                issued += life;
+                (0..syncs).for_each(|_| edge.sync().unwrap());
+                drop(edge);
+                disk.power_cycle(0, || fate);
+            }
+            let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+            edge.flush(LONG).unwrap();
+            assert_eq!(site.value("hits"), issued, "{syncs} exchanges, {fate:?}");
+        }
+    }
+}
+
+#[test]
+fn a_state_that_is_open_is_refused_and_an_edge_that_was_dropped_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let open = || options().open::<&str>(&path, []);
+    let edge = open().unwrap();
+    let refused = open().unwrap_err();
+    assert!(matches!(refused, OpenError::Storage(StorageError::Locked { .. })), "{refused}");
+    assert!(refused.to_string().contains("in use"), "{refused}");
+    drop(edge);
+    open().unwrap();
+    assert!(matches!(options().open(&path, ["nonsense"]), Err(OpenError::Address(_))));
+    fs::write(&path, "something else").unwrap();
+    assert!(open().unwrap_err().to_string().contains("no state file"));
+}
+
+#[test]
+fn a_copy_is_refused_where_the_original_has_a_slot_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("state"), folder.path().join("copy"));
+    let site = site();
+    let edge = options().open(&path, [site.url()]).unwrap();
+    edge.add("hits", 5).unwrap();
+    fs::copy(&path, &copy).unwrap();
+    // The original, which was opened once more than the copy, begins a handoff.
+    edge.sync().unwrap();
+    drop(edge);
+    let edge = options().open(&path, [site.url()]).unwrap();
+    edge.add("more", 1).unwrap();
+    site.always(Some(quipu_edge::testing::Fault::LoseAnswer));
+    assert!(edge.sync().is_err());
+    site.always(None);
+    let twin = options().open(&copy, [site.url()]).unwrap();
+    let noticed = twin.sync().unwrap_err();
+    assert!(matches!(noticed, SyncError::Copy { .. }), "{noticed}");
+    assert!(noticed.to_string().contains("two use the state of the edge"), "{noticed}");
+    // It stays refused, and flushing says it at once.
+    let before = site.requests();
+    let open = twin.flush(LONG).unwrap_err();
+    assert!(open.to_string().contains("used twice"), "{open}");
+    assert_eq!(site.requests(), before);
+    edge.flush(LONG).unwrap();
+    assert_eq!((site.value("hits"), site.value("more")), (5, 1));
+}
+
+#[test]
+fn on_a_full_disk_nothing_is_counted_and_it_is_said() {
+    let (disk, site) = (SimDisk::new(), site());
+    let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+    edge.add("hits", 1).unwrap();
+    let mut counted = 1;
+    disk.fail_all(Operation::Reserve, Some(ErrorKind::StorageFull));
+    let refused = loop {
+        match edge.add("hits", 1) {
+            Ok(()) => counted += 1,
+            Err(refused) => break refused,
+        }
+        assert!(counted < 10_000, "the disk is full");
+    };
+    assert!(matches!(refused, CountError::NotStored(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(text.contains("nothing was counted") && text.contains("no space left"), "{text}");
+    assert!(edge.add("other", 1).is_err());
+    assert_eq!(edge.value("hits").unwrap().value, counted);
+    // Nothing may be sent that is not stored.
+    let unsent = edge.sync().unwrap_err();
+    assert!(matches!(unsent, SyncError::NotStored(_)), "{unsent}");
+    assert_eq!(site.stats().slots, 0);
+    disk.fail_all(Operation::Reserve, None);
+    edge.add("hits", 1).unwrap();
+    counted += 1;
+    edge.flush(LONG).unwrap();
+    assert_eq!((site.value("hits"), site.value("other")), (counted, 0));
+}
+
+#[test]
+fn a_disk_that_fails_in_the_middle_of_a_handoff_doubles_nothing() {
+    for kind in [Operation::Write, Operation::Sync, Operation::Reserve, Operation::Names] {
+        let (disk, site) = (SimDisk::new(), site());
+        let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+        let mut counted = 0;
+        for round in 0..12 {
+            if round % 3 == 1 {
+                disk.fail_all(kind, Some(ErrorKind::Other));
+            }
+            // While the disk fails it is not known of some whether they were counted, until it is back.
+            let disk_back = disk.clone();
+            let healer = std::thread::spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(30));
+                disk_back.fail_all(kind, None);
+            });
+            if edge.add("hits", 1).is_ok() {
+                counted += 1;
+            }
+            drop(edge.sync());
+            healer.join().unwrap();
+        }
+        edge.flush(LONG).unwrap_or_else(|open| panic!("{kind:?}: {open}"));
+        assert_eq!(site.value("hits"), counted, "{kind:?}");
+        drop(edge);
+        disk.power_cycle(0, || Fate::Lost);
+        let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+        edge.retire(LONG).unwrap();
+        assert_eq!(site.value("hits"), counted, "{kind:?}");
+    }
+}
+
+#[test]
+fn more_counters_than_the_limit_are_refused_until_some_are_handed_over() {
+    let site = site();
+    let edge = options().pending_max(3).in_memory([site.url()]).unwrap();
+    for key in ["a", "b", "c", "a"] {
+        edge.add(key, 1).unwrap();
+    }
+    let refused = edge.add("d", 1).unwrap_err();
+    assert!(matches!(refused, CountError::Refused(_)), "{refused}");
+    let text = refused.to_string();
+    assert!(
+        text.contains("3 counters wait to be handed over") && text.contains("nothing was counted"),
+        "{text}"
+    );
+    edge.add("b", 1).unwrap();
+    edge.flush(LONG).unwrap();
+    edge.add("d", 1).unwrap();
+    edge.flush(LONG).unwrap();
+    let values: Vec<i64> = ["a", "b", "c", "d"].iter().map(|key| site.value(key)).collect();
+    assert_eq!(values, [2, 2, 1, 1]);
+}
+
+#[test]
+fn a_file_does_not_grow_with_what_was_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let site = site();
+    let edge = options().open(&path, [site.url()]).unwrap();
+    for round in 0..40 {
+        for key in 0..100 {
+            edge.asynchronous(); // The handle costs nothing.
+            edge.add(format!("counter-{round}-{key}"), 1).unwrap();
+        }
+        edge.flush(LONG).unwrap();
+    }
+    let bytes = fs::metadata(&path).unwrap().len();
+    assert!(bytes < 2 * 1024 * 1024, "{bytes} bytes");
+    drop(edge);
+    let edge = options().open(&path, [site.url()]).unwrap();
+    assert_eq!(edge.status().unwrap().waiting, 0);
+    edge.retire(LONG).unwrap();
+    assert_eq!(site.value("counter-39-99"), 1);
+}
+
+#[test]
+fn keys_and_amounts_that_cannot_be_are_refused() {
+    let edge = in_memory(&[]);
+    for key in [&b""[..], &[b'k'; 513]] {
+        let refused = edge.add(key, 1).unwrap_err();
+        assert!(refused.to_string().contains("a key has 1 to 512 bytes"), "{refused}");
+        assert!(edge.watch(key).is_err());
+    }
+    edge.add([0, 255, 10], i64::MAX).unwrap();
+    assert!(edge.add([0, 255, 10], 1).is_err());
+    assert!(edge.subtract("hits", i64::MIN).is_err());
+    edge.subtract("hits", i64::MAX).unwrap();
+    assert_eq!(edge.value("hits").unwrap().value, -i64::MAX);
+    assert_eq!(edge.status().unwrap().waiting, 2);
+}
+
+#[test]
+fn a_thousand_short_lives() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    for _ in 0..1000 {
+        options().open::<&str>(&path, []).unwrap().add("runs", 1).unwrap();
+    }
+    let bytes = fs::metadata(&path).unwrap().len();
+    assert!(bytes < 1024 * 1024, "{bytes} bytes");
+    let site: Site = site();
+    let edge = options().open(&path, [site.url()]).unwrap();
+    edge.flush(LONG).unwrap();
+    assert_eq!(site.value("runs"), 1000);
+    assert_eq!(edge.status().unwrap().openings, 1, "those that spoke to nobody are not counted");
+}
