@@ -4,11 +4,13 @@
 //!
 //! - [`core`]: virtual time, and a network that misbehaves on demand. It knows nothing of what runs on it.
 //! - [`handoff`]: the experiments of the handoff paper, on the core.
+//! - [`borrow`]: borrowed identities against handoff, on the same clients that come and go.
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
 //! - [`filters`]: the experiments with the forgetful Bloom filter.
 //! - [`system`]: the whole system, the real engine at several sites with everything that can go wrong.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
+pub mod borrow;
 pub mod bounded;
 pub mod core;
 pub mod filters;

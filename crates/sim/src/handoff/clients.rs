@@ -1,7 +1,7 @@
 //! Ever more clients arrive, and all stay active (figure 6 of the paper).
 
 use super::run::run_setup;
-use super::setup::{Activity, CLIENTS_MAX, Pattern, Setup, TIME_MS_MAX, in_range};
+use super::setup::{Activity, CLIENTS_MAX, Pattern, Placement, Setup, TIME_MS_MAX, in_range};
 use super::{Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
@@ -70,6 +70,7 @@ impl Params {
             activity: Activity::ALWAYS,
             goes_offline: false,
             pattern: Pattern::Answers,
+            placement: Placement::Random,
             retirement: None,
             end_ms: self.end(),
             stats_ms: self.stats_ms,

@@ -5,6 +5,7 @@
 //! - [`sessions`]: they are active only for a part of the time (figure 7).
 //! - [`reconnect`]: they go offline without a word and come back to another server (figure 8).
 //! - [`retire`]: they retire, some of them cut off from their servers (figure 9).
+//! - [`example1`]: the deployment of the paper's Example 1, with what each node has to keep.
 //!
 //! Each is a function `run(&Params, sink)`; the sink gets a [`Row`] every so often and says whether to go on.
 //! The defaults are the paper's values.
@@ -20,6 +21,7 @@
 
 mod audit;
 pub mod clients;
+pub mod example1;
 mod fleet;
 mod ids;
 pub mod reconnect;

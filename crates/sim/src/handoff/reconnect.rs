@@ -3,7 +3,7 @@
 //! which there is something to finish.
 
 use super::run::run_setup;
-use super::setup::{Activity, CLIENTS_MAX, Pattern, Setup, TIME_MS_MAX, check_activity, in_range};
+use super::setup::{Activity, CLIENTS_MAX, Pattern, Placement, Setup, TIME_MS_MAX, check_activity, in_range};
 use super::{Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
@@ -90,6 +90,7 @@ impl Params {
             activity: Activity::percent_of(self.active_percent, self.activity_ms),
             goes_offline: true,
             pattern,
+            placement: Placement::Random,
             retirement: None,
             end_ms: self.end_ms,
             stats_ms: self.stats_ms,

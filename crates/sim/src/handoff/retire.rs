@@ -2,7 +2,7 @@
 //! when it has nothing left to hand off; what becomes of one that is, [`Cleanup`] says.
 
 use super::run::run_setup;
-use super::setup::{Activity, CLIENTS_MAX, Pattern, Retirement, Setup, TIME_MS_MAX, in_range};
+use super::setup::{Activity, CLIENTS_MAX, Pattern, Placement, Retirement, Setup, TIME_MS_MAX, in_range};
 use super::{Cleanup, Error, Refused, Replica, Row, Summary};
 use crate::core::{Faults, Millis};
 
@@ -96,6 +96,7 @@ impl Params {
             activity: Activity::ALWAYS,
             goes_offline: false,
             pattern: Pattern::Rounds { every_ms: self.handler_ms },
+            placement: Placement::Random,
             retirement: Some(Retirement {
                 every_ms: self.arrival_ms,
                 partition_percent: self.partition_percent,

@@ -58,7 +58,7 @@ fn row_of(fleet: &Fleet) -> Row {
 }
 
 /// Lets what was counted be handed over, and checks that all of it arrives. Returns how long it took.
-fn settle(fleet: &mut Fleet) -> Result<Millis, String> {
+pub(super) fn settle(fleet: &mut Fleet) -> Result<Millis, String> {
     fleet.stop_counting();
     let end = fleet.queue.now();
     loop {

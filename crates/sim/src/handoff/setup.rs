@@ -1,4 +1,4 @@
-//! What the four experiments have in common, and what is refused before anything runs.
+//! What the experiments have in common, and what is refused before anything runs.
 
 use super::{Replica, Seen};
 use crate::core::{Faults, Millis};
@@ -69,6 +69,19 @@ pub(super) struct Retirement {
     pub(super) fold_after_ms: Millis,
 }
 
+/// Which node of tier 0 a server hands over to, and which server a client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Placement {
+    /// Any.
+    Random,
+    /// Nodes of tier 0 and servers are divided evenly among data centers, servers among the nodes of tier 0 of their data
+    /// center, clients among all servers.
+    Even {
+        /// A divisor of the nodes of tier 0 and of the servers.
+        datacenters: u32,
+    },
+}
+
 /// How replicas merge. Tests put in wrong ones.
 pub(super) type MergeFn = fn(&mut Replica, &Seen) -> Result<(), MergeError>;
 
@@ -86,6 +99,7 @@ pub(super) struct Setup {
     /// An inactive client is offline: it ignores messages, and then comes back to a random server.
     pub(super) goes_offline: bool,
     pub(super) pattern: Pattern,
+    pub(super) placement: Placement,
     pub(super) retirement: Option<Retirement>,
     pub(super) end_ms: Millis,
     pub(super) stats_ms: Millis,

@@ -4,8 +4,10 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 mod all;
+mod borrow;
 mod bounded;
 mod clients;
+mod example1;
 mod filters;
 pub(crate) mod output;
 pub(crate) mod progress;
@@ -23,6 +25,8 @@ pub(crate) enum Command {
     Sessions(sessions::Args),
     Reconnect(reconnect::Args),
     Retire(retire::Args),
+    Example1(example1::Args),
+    Borrow(borrow::Args),
     Trace(trace::Args),
     System(system::Args),
     /// How often a forgetful Bloom filter errs when any filter is asked, and when pairs of neighbours are
@@ -54,6 +58,8 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Sessions(args) => sessions::run(&args),
         Command::Reconnect(args) => reconnect::run(&args),
         Command::Retire(args) => retire::run(&args),
+        Command::Example1(args) => example1::run(&args),
+        Command::Borrow(args) => borrow::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::System(args) => system::run(&args),
         Command::FbfMembership(args) => filters::membership::run(&args),

@@ -6,7 +6,7 @@ mod leaving;
 mod rounds;
 
 use super::ids::Gossip;
-use super::setup::{Cleanup, Pattern, Setup};
+use super::setup::{Cleanup, Pattern, Placement, Setup};
 use super::{Replica, Seen};
 use crate::core::{Backbone, Millis, Network, Node, Queue};
 use leaving::{Leaving, Letter};
@@ -96,7 +96,7 @@ impl Fleet {
         let fixed: Vec<Fixed> = (0..nodes)
             .map(|id| {
                 let tier = u8::from(id >= setup.tier0);
-                let root = if tier == 0 { id } else { below(&mut choice, setup.tier0) };
+                let root = if tier == 0 { id } else { root_of(&setup, id - setup.tier0, &mut choice) };
                 Fixed { replica: Replica::new(id, tier), root, heard: BTreeMap::new() }
             })
             .collect();
@@ -237,7 +237,13 @@ impl Fleet {
     }
 
     fn choose_server(&mut self) -> Node {
-        self.setup.tier0 + below(&mut self.choice, self.setup.servers)
+        let Setup { tier0, servers, placement, .. } = self.setup;
+        match placement {
+            Placement::Random => tier0 + below(&mut self.choice, servers),
+            Placement::Even { .. } => {
+                tier0 + u32::try_from(self.clients.len()).expect("limited by the setup") % servers
+            }
+        }
     }
 
     /// The first number of a client.
@@ -303,6 +309,17 @@ impl Client {
     fn send(&self, network: &mut Network<Backbone>, queue: &mut Queue<Event>, to: Node, view: Seen) {
         let ids = u32::from(!self.introduced || to != self.server);
         network.send(queue, *view.id(), to, Event::Message(Message { to, ids, view }));
+    }
+}
+
+/// The node of tier 0 to which this server hands over.
+fn root_of(setup: &Setup, server: u32, choice: &mut Random) -> Node {
+    match setup.placement {
+        Placement::Random => below(choice, setup.tier0),
+        Placement::Even { datacenters } => {
+            let (roots, servers) = (setup.tier0 / datacenters, setup.servers / datacenters);
+            server / servers * roots + server % roots
+        }
     }
 }
 
