@@ -115,7 +115,9 @@ impl<'p, D: Design> Fleet<'p, D> {
 
     fn handle(&mut self, event: Event<D::Message>) -> Result<(), String> {
         match event {
-            Event::Message { from, to, message } if self.is_server(to) => self.server_hears(from, to, &message),
+            Event::Message { from, to, message } if self.is_server(to) => {
+                self.server_hears(from, to, &message)
+            }
             Event::Message { from, to, message } => self.client_hears(from, to, &message),
             Event::Turn(node) if self.is_server(node) => {
                 self.server_turn(node);
@@ -317,7 +319,9 @@ impl<'p, D: Design> Fleet<'p, D> {
         let reports = self.servers.iter().map(|server| self.design.server_reports(server));
         let wrong = (0..self.params.nodes).zip(reports).find(|&(_, report)| report + lost != issued);
         let (node, report) = wrong?;
-        Some(format!("node {node} reports {report} of {issued}, and {lost} were lost with clients that vanished"))
+        Some(format!(
+            "node {node} reports {report} of {issued}, and {lost} were lost with clients that vanished"
+        ))
     }
 }
 

@@ -200,7 +200,8 @@ fn part_about(client: Node, state: &State, asked: &State) -> State {
     let known = accounts_of(client, asked).filter(|(dot, _)| state.context().contains(dot));
     let context = CausalContext::from_iter(held().chain(known).map(|(dot, _)| *dot));
     let accounts = DotFun::from_iter(held().map(|(dot, account)| (*dot, *account)));
-    Causal::new(DotMap::from_iter([(client, accounts)]), context).expect("the context has all dots of the store")
+    Causal::new(DotMap::from_iter([(client, accounts)]), context)
+        .expect("the context has all dots of the store")
 }
 
 /// Has whoever sent this state everything that the client has counted, and knows that it will not become more?

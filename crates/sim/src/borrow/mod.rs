@@ -195,8 +195,7 @@ fn measure<D: Design>(
     loss_percent: u32,
     watch: &mut Watch<'_>,
 ) -> Result<Measured, RunError> {
-    let violation =
-        |time_ms, what| RunError::Failed(format!("seed {}, {time_ms} ms: {what}", params.seed));
+    let violation = |time_ms, what| RunError::Failed(format!("seed {}, {time_ms} ms: {what}", params.seed));
     let fleet = Fleet::new(design, params, f64::from(loss_percent) / 100.0);
     let mut fleet = fleet.map_err(|what| violation(0, what))?;
     let mut states = Vec::new();

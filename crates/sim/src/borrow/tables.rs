@@ -45,12 +45,14 @@ fn last(run: &Measured, pick: fn(&State) -> f64) -> Cell {
 /// A line for each loss: what each design sent for a client, how long its clients waited, what is left per node when all
 /// clients are gone, and what each client that vanished took with it.
 pub fn by_loss(all: &[Compared]) -> Table {
-    let columns = DESIGNS.iter().flat_map(|design| TOTALS.iter().map(move |(name, _)| format!("{design}_{name}")));
+    let columns =
+        DESIGNS.iter().flat_map(|design| TOTALS.iter().map(move |(name, _)| format!("{design}_{name}")));
     let fixed = ["loss_percent", "clients", "vanished"].map(str::to_owned);
     let mut table = Table::new(fixed.into_iter().chain(columns));
     for compared in all {
         let Measured { clients, vanished, .. } = compared.handoff;
-        let mut row = vec![Cell::Count(compared.loss_percent.into()), Cell::Count(clients), Cell::Count(vanished)];
+        let mut row =
+            vec![Cell::Count(compared.loss_percent.into()), Cell::Count(clients), Cell::Count(vanished)];
         for run in compared.designs() {
             row.extend(TOTALS.iter().map(|(_, pick)| pick(run)));
         }
@@ -62,7 +64,8 @@ pub fn by_loss(all: &[Compared]) -> Table {
 /// A line for each loss and time: what a permanent node keeps, on average. The last of each loss is from after the end, when
 /// all clients are gone.
 pub fn over_time(all: &[Compared]) -> Table {
-    let of_each = DESIGNS.iter().flat_map(|design| ["entries", "bytes"].map(|what| format!("{design}_{what}")));
+    let of_each =
+        DESIGNS.iter().flat_map(|design| ["entries", "bytes"].map(|what| format!("{design}_{what}")));
     let fixed = ["loss_percent", "time_s", "clients"].map(str::to_owned);
     let mut table = Table::new(fixed.into_iter().chain(of_each));
     for compared in all {

@@ -7,7 +7,9 @@
 use super::audit::Accounts;
 use super::fleet::Fleet;
 use super::run::settle;
-use super::setup::{Activity, CLIENTS_MAX, Pattern, Placement, SERVERS_MAX, Setup, TIER0_MAX, TIME_MS_MAX, in_range};
+use super::setup::{
+    Activity, CLIENTS_MAX, Pattern, Placement, SERVERS_MAX, Setup, TIER0_MAX, TIME_MS_MAX, in_range,
+};
 use super::{Error, Replica};
 use crate::core::{Faults, Millis};
 use crate::report::{Cell, Table};

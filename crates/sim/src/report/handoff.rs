@@ -6,7 +6,7 @@ use super::{
 use crate::handoff::{Cleanup, Error, Row, Summary, clients, reconnect, retire, sessions};
 use crate::run::{RunError, Watch};
 
-const PAPER: &str = "Scalable eventually consistent counters over unreliable networks";
+pub(super) const PAPER: &str = "Scalable eventually consistent counters over unreliable networks";
 
 /// In the order of the paper's figures.
 pub(super) static EXPERIMENTS: [Experiment; 4] = [CLIENTS, SESSIONS, RECONNECT, RETIRE];

@@ -3,7 +3,9 @@
 //! An [`Experiment`] says how it is run, what is drawn and what is compared; [`experiments`] lists them all.
 //! [`write()`] runs some of them side by side and writes the files. To add one, add it to the list.
 
+mod borrow;
 mod bounded;
+mod example1;
 mod experiment;
 mod filters;
 mod handoff;
@@ -22,5 +24,11 @@ pub use write::{Outcome, ReportError, RunWatch, prepare, write};
 
 /// All experiments, in the order of the page.
 pub fn experiments() -> Vec<&'static Experiment> {
-    handoff::EXPERIMENTS.iter().chain(&filters::EXPERIMENTS).chain(&bounded::EXPERIMENTS).collect()
+    handoff::EXPERIMENTS
+        .iter()
+        .chain(&example1::EXPERIMENTS)
+        .chain(&borrow::EXPERIMENTS)
+        .chain(&filters::EXPERIMENTS)
+        .chain(&bounded::EXPERIMENTS)
+        .collect()
 }
