@@ -1,6 +1,7 @@
 //! The workload, the same for every [`Design`]: clients arrive, count, and leave or vanish.
 
 use super::Params;
+use super::books::{Tally, check_report};
 use super::design::{Design, Fate, Heard, Kept, Outbox};
 use crate::core::{Backbone, Faults, Millis, Network, Node, Queue};
 use quipu_crdt::testing::Random;
@@ -33,26 +34,6 @@ enum Event<M> {
     Arrive,
     Leave(Node),
     Vanish(Node),
-}
-
-/// What was measured of all clients.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Tally {
-    pub(super) arrived: u64,
-    pub(super) vanished: u64,
-    /// How often a client went on with another server.
-    pub(super) moves: u64,
-    pub(super) issued: u64,
-    pub(super) client_messages: u64,
-    pub(super) client_bytes: u64,
-    pub(super) server_messages: u64,
-    pub(super) server_bytes: u64,
-    /// From its arrival until a client could count.
-    pub(super) ready_ms: Vec<Millis>,
-    /// From when a client counted no more until permanent nodes had it all.
-    pub(super) held_ms: Vec<Millis>,
-    /// From then until it could leave.
-    pub(super) leave_ms: Vec<Millis>,
 }
 
 /// All nodes, and what is on its way between them.
@@ -323,18 +304,6 @@ impl<'p, D: Design> Fleet<'p, D> {
             "node {node} reports {report} of {issued}, and {lost} were lost with clients that vanished"
         ))
     }
-}
-
-/// Never above what was issued, never lower than before.
-fn check_report(node: Node, before: Option<u64>, after: Option<u64>, issued: u64) -> Result<(), String> {
-    let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
-    if after > issued {
-        return Err(format!("node {node} reports {after}, but only {issued} were issued"));
-    }
-    if after < before {
-        return Err(format!("node {node} reported {before} and then {after}"));
-    }
-    Ok(())
 }
 
 fn index(node: Node) -> usize {

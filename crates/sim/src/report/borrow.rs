@@ -28,7 +28,7 @@ const STATE: Experiment = Experiment {
     name: "borrow-state",
     title: "Borrow or handoff: what a permanent node keeps",
     paper: PAPER,
-    figure: "no figure",
+    figure: "beyond the paper",
     setting: SETTING,
     command: "quipu sim borrow --over-time --loss 10",
     run: |scale, seed, watch| {
@@ -83,7 +83,7 @@ const TOTALS: Experiment = Experiment {
     name: "borrow",
     title: "Borrow or handoff: what clients need",
     paper: PAPER,
-    figure: "no figure",
+    figure: "beyond the paper",
     setting: SETTING,
     command: "quipu sim borrow",
     run: |scale, seed, watch| Ok(by_loss(&run(&params(scale, seed), watch)?)),
@@ -94,9 +94,19 @@ const TOTALS: Experiment = Experiment {
             spread: Spread::Log,
             series: &[
                 Series { column: "handoff_leave_ms", label: "handoff, median", mark: Mark::Line, colour: 0 },
-                Series { column: "handoff_leave_ms_max", label: "longest", mark: Mark::Dashes, colour: 0 },
+                Series {
+                    column: "handoff_leave_ms_max",
+                    label: "handoff, longest",
+                    mark: Mark::Dashes,
+                    colour: 0,
+                },
                 Series { column: "borrow_leave_ms", label: "borrow, median", mark: Mark::Line, colour: 1 },
-                Series { column: "borrow_leave_ms_max", label: "longest", mark: Mark::Dashes, colour: 1 },
+                Series {
+                    column: "borrow_leave_ms_max",
+                    label: "borrow, longest",
+                    mark: Mark::Dashes,
+                    colour: 1,
+                },
             ],
         },
         Panel {

@@ -9,7 +9,7 @@ use crate::handoff::example1::{Params, run, table};
 
 pub(super) static EXPERIMENTS: [Experiment; 1] = [Experiment {
     name: "example1",
-    title: "250,000 edges at once: what each node keeps",
+    title: "Sites, relays and edges: what each keeps",
     paper: PAPER,
     figure: "Example 1",
     setting: "5 data centers with two sites each (tier 0), 50 relays for each data center (tier 1), 1,000 edges for each \
@@ -95,8 +95,8 @@ fn compare(table: &Table) -> Vec<Comparison> {
         ));
     }
     rows.push(ours("entries of a naive version vector", short(table.last("ids"))));
-    for (who, column) in [("site", "site_bytes"), ("relay", "relay_bytes"), ("edge", "edge_bytes")] {
-        rows.push(ours(&format!("bytes of a {who}, while counting"), short(running(table, column))));
+    for (who, column) in [("a site", "site_bytes"), ("a relay", "relay_bytes"), ("an edge", "edge_bytes")] {
+        rows.push(ours(&format!("bytes of {who}, while counting"), short(running(table, column))));
     }
     let left = ["site_slots", "relay_slots", "relay_tokens", "edge_tokens"];
     let left: Option<f64> = left.iter().map(|column| table.last(column)).sum();

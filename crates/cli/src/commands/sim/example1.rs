@@ -18,7 +18,7 @@ use quipu_sim::handoff::example1::{Params, run as measure, table};
 /// and in the end every site reports exactly what was counted. A violation exits with 1.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
-  quipu sim example1                            as in the paper: a minute, 300 MB
+  quipu sim example1                            as in the paper: half a minute, 430 MB
   quipu sim example1 --edges-per-relay 10       a hundredth of it")]
 pub(crate) struct Args {
     /// Data centers
