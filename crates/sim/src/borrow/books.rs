@@ -19,7 +19,7 @@ pub(super) struct Tally {
     pub(super) ready_ms: Vec<Millis>,
     /// From when a client counted no more until permanent nodes had it all.
     pub(super) held_ms: Vec<Millis>,
-    /// From then until it could leave.
+    /// From when a client counted no more until it could leave.
     pub(super) leave_ms: Vec<Millis>,
 }
 
@@ -40,6 +40,7 @@ pub(super) fn check_report(
     Ok(())
 }
 
+/// The quantiles of what was measured.
 pub(super) fn times(mut all_ms: Vec<Millis>) -> Times {
     all_ms.sort_unstable();
     let Some(last) = all_ms.len().checked_sub(1) else { return Times::default() };

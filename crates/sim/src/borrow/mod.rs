@@ -34,10 +34,8 @@ use lending::{Lending, Messages};
 
 /// How often progress is told.
 const PROGRESS_MS: Millis = 1_000;
-/// After the last client should have left and the last slot have been folded, all must be accounted for within this time.
+/// When the last client should have left, everything must be accounted for within this time.
 const SETTLE_MS_MAX: Millis = 120_000;
-/// How often that is looked at.
-const SETTLE_STEP_MS: Millis = 1_000;
 
 /// The permanent nodes at one time.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -157,7 +155,17 @@ fn measure<D: Design>(
         }
     }
     let (node_messages, node_bytes) = (fleet.tally.server_messages, fleet.tally.server_bytes);
-    settle(params, &mut fleet).map_err(|what| violation(fleet.now(), what))?;
+    let due_ms = params.all_is_over_ms();
+    while fleet.now() < due_ms || fleet.unfinished().is_some() {
+        go_on(watch, 1.0)?;
+        if let Some(left) = fleet.unfinished()
+            && fleet.now() >= due_ms + SETTLE_MS_MAX
+        {
+            let what = format!("{SETTLE_MS_MAX} ms after all should be over {left}");
+            return Err(violation(fleet.now(), what));
+        }
+        fleet.run_until(fleet.now() + PROGRESS_MS).map_err(|what| violation(fleet.now(), what))?;
+    }
     states.push(state_of(&fleet));
     let lost = fleet.lost();
     let tally = fleet.tally;
@@ -176,21 +184,6 @@ fn measure<D: Design>(
         held: times(tally.held_ms),
         leave: times(tally.leave_ms),
     })
-}
-
-/// Lets all clients leave and all silent slots be folded, and checks that everything is accounted for.
-fn settle<D: Design>(params: &Params, fleet: &mut Fleet<'_, D>) -> Result<(), String> {
-    let longest_stay_ms = 2 * params.stay_ms;
-    fleet.run_until(params.end_ms + longest_stay_ms + params.fold_after_ms + 2 * params.gossip_ms)?;
-    let due = fleet.now();
-    while let Some(left) = fleet.unfinished() {
-        let took = fleet.now() - due;
-        if took >= SETTLE_MS_MAX {
-            return Err(format!("{took} ms after all should be over {left}"));
-        }
-        fleet.run_until(fleet.now() + SETTLE_STEP_MS)?;
-    }
-    Ok(())
 }
 
 fn state_of<D: Design>(fleet: &Fleet<'_, D>) -> State {

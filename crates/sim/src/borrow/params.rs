@@ -84,4 +84,9 @@ impl Params {
         let start = self.end_ms / 2;
         (start..start + self.outage_ms).contains(&now)
     }
+
+    /// When the last client should have left and the slot of the last one that vanished have been folded.
+    pub(super) fn all_is_over_ms(&self) -> Millis {
+        self.end_ms + 2 * self.stay_ms + self.fold_after_ms + 2 * self.gossip_ms
+    }
 }
