@@ -161,7 +161,7 @@ impl<D: Disk> Keeper<D> {
     ) -> Result<Self, OpenError> {
         let table = file.table();
         let identity = Identity::read(&table)?;
-        let opening = Opening { count: identity.openings + 1, drawn: random() };
+        let opening = Opening { count: identity.openings.saturating_add(1), drawn: random() };
         let transient = Transient { name: identity.name, tier: TIER, opening, pending_max };
         let settings = Settings { seed: random(), transient: Some(transient), ..Settings::default() };
         let mut host = Host::new(Store::new(file.log(), file.table()), None, settings, Flush::Now);

@@ -38,7 +38,7 @@ impl<D: Disk> Keeper<D> {
             return Ok(());
         }
         let mut counted = self.identity.clone();
-        counted.openings += 1;
+        counted.openings = counted.openings.saturating_add(1);
         counted.write(&self.table)?;
         self.identity = counted;
         self.is_counted = true;
