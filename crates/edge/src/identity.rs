@@ -62,7 +62,7 @@ impl Identity {
 
     /// Makes it durable.
     pub(crate) fn write<T: Table>(&mut self, table: &T) -> Result<(), StorageError> {
-        let mut next = Self { version: self.version + 1, ..self.clone() };
+        let mut next = Self { version: self.version.saturating_add(1), ..self.clone() };
         while next.servers.len() > SERVERS_MAX {
             next.servers.pop_first();
         }

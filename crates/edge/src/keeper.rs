@@ -1,6 +1,9 @@
 //! The thread that has the state. It takes requests, makes what they change durable in one go, and then answers: nothing
 //! leaves it before it is stored.
 
+mod asked;
+mod servers;
+
 use std::{
     collections::BTreeMap,
     mem,
@@ -22,8 +25,9 @@ use quipu_storage::{
     file::{FileLog, FileTable, StateFile},
 };
 
+use self::asked::Asked;
 use crate::{
-    CountError, InFlight, OpenError, Reading, Status, courier::Order, identity::Identity, promise::Promise,
+    CountError, OpenError, Reading, Status, courier::Order, identity::Identity, promise::Promise,
     random::random, watch::WatchCell,
 };
 
@@ -43,10 +47,6 @@ const CHECKPOINT_AGAIN: Duration = Duration::from_secs(1);
 const TROUBLED_EVERY: Duration = Duration::from_millis(50);
 /// Whoever waits for storage to say what became of a batch waits so long.
 const IN_DOUBT_MAX: Duration = Duration::from_secs(10);
-/// Servers are asked for the value of a counter for so long after it was last read.
-const ASKED_FOR: Duration = Duration::from_secs(60);
-/// Of so many counters at once, at most.
-const ASKED_MAX: usize = 16 * 1024;
 /// Reading it shows whether the batch was stored.
 const ANY_KEY: &[u8] = b"-";
 
@@ -132,13 +132,6 @@ enum Waiting {
     Other(Box<dyn FnOnce(Result<(), Refusal>) + Send>),
 }
 
-/// A counter whose value somebody wants to know.
-struct Asked {
-    read_at: Instant,
-    heard_at: Option<Instant>,
-    watchers: Vec<Weak<WatchCell>>,
-}
-
 pub(crate) struct Keeper<D: Disk> {
     file: StateFile<D>,
     table: FileTable<D>,
@@ -168,7 +161,7 @@ impl<D: Disk> Keeper<D> {
     ) -> Result<Self, OpenError> {
         let table = file.table();
         let identity = Identity::read(&table)?;
-        let opening = Opening { count: identity.openings + 1, drawn: random() };
+        let opening = Opening { count: identity.openings.saturating_add(1), drawn: random() };
         let transient = Transient { name: identity.name, tier: TIER, opening, pending_max };
         let settings = Settings { seed: random(), transient: Some(transient), ..Settings::default() };
         let mut host = Host::new(Store::new(file.log(), file.table()), None, settings, Flush::Now);
@@ -246,7 +239,7 @@ impl<D: Disk> Keeper<D> {
                 self.submit(Command { key: &key, action }, Waiting::Count(reply));
             }
             Request::Read { key, reply } => self.read(&key, reply),
-            Request::Watch { key, cell, reply } => self.watch(key, cell, reply),
+            Request::Watch { key, cell, reply } => reply.keep(self.watch(&key, &cell)),
             Request::Status { reply } => {
                 let status = self.status();
                 self.after_batch(move |_| reply.keep(status));
@@ -278,158 +271,6 @@ impl<D: Disk> Keeper<D> {
         self.submit(command, Waiting::Other(Box::new(then)));
     }
 
-    fn read(&mut self, key: &[u8], reply: Promise<Result<Reading, CountError>>) {
-        let heard = self.ask(key).heard_at.map(|at| at.elapsed());
-        self.submit(Command { key, action: Action::Get }, Waiting::Read { heard, reply });
-    }
-
-    /// From now on servers are asked for this counter.
-    fn ask(&mut self, key: &[u8]) -> &mut Asked {
-        self.host.ask(EDGE, key);
-        if !self.asked.contains_key(key) {
-            self.has_news = true;
-            if self.asked.len() >= ASKED_MAX {
-                self.forget_asked();
-            }
-            if self.asked.len() >= ASKED_MAX {
-                self.asked.pop_first();
-            }
-        }
-        let now = Instant::now();
-        let new = || Asked { read_at: now, heard_at: None, watchers: Vec::new() };
-        let asked = self.asked.entry(key.to_vec()).or_insert_with(new);
-        asked.read_at = now;
-        asked
-    }
-
-    fn watch(&mut self, key: Vec<u8>, cell: Arc<WatchCell>, reply: Promise<Result<(), CountError>>) {
-        // Between batches: its own batch shows it the value.
-        self.commit();
-        if let Err(refusal) = self.host.watch(EDGE, &key) {
-            return reply.keep(Err(refusal.into()));
-        }
-        self.ask(&key).watchers.push(Arc::downgrade(&cell));
-        self.show(&key);
-        reply.keep(Ok(()));
-    }
-
-    /// Shows watchers what there is now. Call it between batches.
-    fn show(&mut self, key: &[u8]) {
-        let value = self.host.ask(EDGE, key).unwrap_or(0);
-        let Some(asked) = self.asked.get_mut(key) else { return };
-        let reading = Reading { value, heard: asked.heard_at.map(|at| at.elapsed()) };
-        asked.watchers.retain(|cell| {
-            cell.upgrade().is_some_and(|cell| {
-                cell.show(reading);
-                true
-            })
-        });
-        if asked.watchers.is_empty() {
-            self.host.unwatch(EDGE, key);
-        }
-    }
-
-    /// Counters that nobody reads any more are not asked for any more.
-    fn forget_asked(&mut self) {
-        let now = Instant::now();
-        let Self { asked, host, .. } = self;
-        asked.retain(|key, asked| {
-            asked.watchers.retain(|cell| cell.strong_count() > 0);
-            let stays = !asked.watchers.is_empty() || now.duration_since(asked.read_at) < ASKED_FOR;
-            if !stays {
-                host.unwatch(EDGE, key);
-                host.ask_no_more(EDGE, key);
-            }
-            stays
-        });
-    }
-
-    fn meet(&mut self, server: Met) -> Result<(), NotMet> {
-        let Met { cluster, name, shards, address } = server;
-        let mut met = self.identity.clone();
-        match &met.cluster {
-            Some(ours) if *ours != cluster => return Err(NotMet::OtherCluster { ours: ours.clone() }),
-            _ => met.cluster = Some(cluster),
-        }
-        match met.shards {
-            Some(ours) if ours != shards => return Err(NotMet::OtherShards { ours }),
-            _ => met.shards = Some(shards),
-        }
-        met.servers.insert(name, address);
-        if met == self.identity {
-            return Ok(());
-        }
-        met.write(&self.table).map_err(NotMet::NotStored)?;
-        self.identity = met;
-        Ok(())
-    }
-
-    /// The opening is counted before the first word.
-    fn count_opening(&mut self) -> Result<(), StorageError> {
-        if self.is_counted {
-            return Ok(());
-        }
-        let mut counted = self.identity.clone();
-        counted.openings += 1;
-        counted.write(&self.table)?;
-        self.identity = counted;
-        self.is_counted = true;
-        Ok(())
-    }
-
-    fn visits(&mut self, server: Server, chosen: bool, reply: Promise<Result<Vec<(u16, Visit)>, Refusal>>) {
-        if let Err(error) = self.count_opening() {
-            return reply.keep(Err(Refusal::NotStored(error.to_string())));
-        }
-        self.forget_asked();
-        let mut visits = self.host.visits(EDGE, server, chosen);
-        visits.sort_by_key(|(shard, _)| *shard);
-        self.after_batch(move |stored| reply.keep(stored.map(|()| visits)));
-    }
-
-    fn answered(
-        &mut self,
-        server: Server,
-        answers: &[(u16, Box<Answer>)],
-        reply: Promise<Result<Heard, Refusal>>,
-    ) {
-        let now = Instant::now();
-        let mut bad = None;
-        for (shard, answer) in answers {
-            match self.host.answered(EDGE, *shard, server, answer, moment(self.began)) {
-                Ok(()) => {
-                    for (key, _) in answer.view.report() {
-                        if let Some(asked) = self.asked.get_mut(key.bytes()) {
-                            asked.heard_at = Some(now);
-                        }
-                    }
-                }
-                Err(error) => bad = bad.or(Some(error)),
-            }
-        }
-        let open = self.host.not_handed_over(EDGE);
-        self.after_batch(move |stored| reply.keep(stored.map(|()| Heard { open, bad })));
-    }
-
-    fn status(&mut self) -> Status {
-        let open = self.host.not_handed_over(EDGE);
-        let in_flight = open.tokens.iter().map(|(name, counters)| InFlight {
-            server: name.to_string(),
-            address: self.identity.servers.get(name).cloned(),
-            counters: *counters,
-        });
-        Status {
-            name: self.identity.name.to_string(),
-            cluster: self.identity.cluster.clone(),
-            openings: self.identity.openings,
-            waiting: open.pending,
-            in_flight: in_flight.collect(),
-            last_words: open.last_words,
-            is_retiring: self.is_retiring,
-            asks: self.asked.len(),
-        }
-    }
-
     fn commit(&mut self) {
         let mut released = Released::default();
         self.host.commit(moment(self.began), &mut released);
@@ -441,16 +282,9 @@ impl<D: Disk> Keeper<D> {
         for (ticket, reply) in released.replies {
             was_lost |= matches!(&reply, Reply::Refused(Refusal::NotStored(_) | Refusal::InDoubt(_)));
             let Some((_, waiting)) = self.waiting.remove(&ticket) else { continue };
-            answer(waiting, reply);
+            answer(waiting, &reply);
         }
         self.is_troubled = was_lost || !self.waiting.is_empty();
-        if was_lost {
-            // The state was read again, and what is asked for does not stand in it.
-            let keys: Vec<Vec<u8>> = self.asked.keys().cloned().collect();
-            for key in &keys {
-                self.host.ask(EDGE, key);
-            }
-        }
         for event in released.events {
             self.show(&event.key);
         }
@@ -484,7 +318,7 @@ impl<D: Disk> Keeper<D> {
         for (ticket, (since, waiting)) in mem::take(&mut self.waiting) {
             if is_late(since) {
                 let why = Refusal::InDoubt("the disk has failed half-way".to_owned());
-                answer(waiting, Reply::Refused(why));
+                answer(waiting, &Reply::Refused(why));
             } else {
                 self.waiting.insert(ticket, (since, waiting));
             }
@@ -498,15 +332,15 @@ enum End {
     Removed(Promise<Result<(), StorageError>>),
 }
 
-fn answer(waiting: Waiting, reply: Reply) {
-    let refused = match &reply {
+fn answer(waiting: Waiting, reply: &Reply) {
+    let refused = match reply {
         Reply::Refused(refusal) => Err(refusal.clone()),
         _ => Ok(()),
     };
     match waiting {
         Waiting::Count(promise) => promise.keep(refused.map_err(CountError::from)),
         Waiting::Read { heard, reply: promise } => {
-            let value = if let Reply::Value(Some(value)) = reply { value } else { 0 };
+            let value = if let Reply::Value(Some(value)) = reply { *value } else { 0 };
             promise.keep(refused.map(|()| Reading { value, heard }).map_err(CountError::from));
         }
         Waiting::Other(then) => then(refused),

@@ -329,7 +329,7 @@ impl Shared {
             None => {}
             Some(Garble::Cluster) => exchanged.cluster.push('?'),
             Some(Garble::Server) => {
-                exchanged.server.name = Name::of_site(SiteId { number: 99, incarnation: 0 })
+                exchanged.server.name = Name::of_site(SiteId { number: 99, incarnation: 0 });
             }
             Some(Garble::Shards) => drop(exchanged.answers.pop()),
             Some(Garble::Views) => exchanged.answers.iter_mut().for_each(|(_, answer)| garble_view(answer)),
@@ -351,6 +351,6 @@ fn garble_view(answer: &mut ShardAnswer) {
         bytes[at + 13] ^= 0xff;
     }
     if let Ok(changed) = minicbor::decode(&bytes) {
-        *answer = Box::new(changed);
+        **answer = changed;
     }
 }

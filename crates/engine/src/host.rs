@@ -340,6 +340,7 @@ impl<L: Log, T: Table> Host<L, T> {
         match outcome {
             Stored::Committed { position } => {
                 running.position = position;
+                running.shard.committed();
                 self.logged_bytes += bytes;
                 self.unflushed |= self.flush == Flush::Later;
                 released.extend(outputs);
@@ -419,6 +420,7 @@ impl<L: Log, T: Table> Host<L, T> {
         match settled {
             Settled::Committed { position } => {
                 running.position = position;
+                running.shard.committed();
                 released.extend(outputs);
             }
             Settled::Unknown(error) => running.state = State::Unsettled { outputs, why: error.to_string() },

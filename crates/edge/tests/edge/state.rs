@@ -129,6 +129,30 @@ fn on_a_full_disk_nothing_is_counted_and_it_is_said() {
 }
 
 #[test]
+fn what_was_read_stays_what_it_was_when_the_disk_is_full() {
+    let (disk, site) = (SimDisk::new(), site());
+    site.add("hits", 100);
+    let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+    edge.value("hits").unwrap();
+    edge.add("hits", 5).unwrap();
+    // The count is in flight: no server's word includes it.
+    edge.sync().unwrap();
+    assert_eq!(edge.value("hits").unwrap().value, 105);
+    disk.fail_all(Operation::Reserve, Some(ErrorKind::StorageFull));
+    let mut counted = 105;
+    while edge.add("hits", 1).is_ok() {
+        counted += 1;
+    }
+    assert!(edge.add("hits", 1000).is_err());
+    let reading = edge.value("hits").unwrap();
+    assert_eq!(reading.value, counted);
+    assert!(reading.heard.is_some());
+    disk.fail_all(Operation::Reserve, None);
+    edge.flush(LONG).unwrap();
+    assert_eq!((edge.value("hits").unwrap().value, site.value("hits")), (counted, counted));
+}
+
+#[test]
 fn a_disk_that_fails_in_the_middle_of_a_handoff_doubles_nothing() {
     for kind in [Operation::Write, Operation::Sync, Operation::Reserve, Operation::Names] {
         let (disk, site) = (SimDisk::new(), site());

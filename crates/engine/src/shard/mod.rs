@@ -556,6 +556,7 @@ impl Shard {
         self.operations.seal();
         self.moved |= self.desk.is_changed();
         if self.touched.is_empty() && self.counted.is_empty() && self.logged.is_empty() && !self.moved {
+            self.committed();
             return Sealed { record: None, rows: 0, outputs };
         }
         if self.moved {
@@ -592,6 +593,11 @@ impl Shard {
         self.logged.clear();
         self.record_bytes = 0;
         Sealed { record: Some(record), rows, outputs }
+    }
+
+    /// The batch that was [sealed](Self::seal) is stored.
+    pub(crate) fn committed(&mut self) {
+        self.pending.committed();
     }
 
     /// Is there something that a checkpoint would write?
@@ -732,6 +738,7 @@ impl Shard {
     /// Goes on telling what `before`, which this one replaces, was asked to tell.
     pub(crate) fn carry_on(&mut self, before: &mut Self) {
         self.watched = mem::take(&mut before.watched);
+        self.carry_on_seen(before);
         self.waiting = mem::take(&mut before.waiting);
         self.operations.carry_on(&before.operations);
         for (site, peer) in mem::take(&mut before.links.peers) {

@@ -35,10 +35,30 @@ pub(super) struct Pending {
     by_slot: BTreeSet<(u16, Index)>,
     /// Counters whose values somebody wants to know.
     seen: BTreeMap<Key, Seen>,
+    /// What was safe to report of those that the batch has changed, before it.
+    before: BTreeMap<Key, Pn>,
     /// Shards that have heard the last words.
     said: BTreeSet<u16>,
     /// Where the next round of visits goes on.
     next_shard: u16,
+}
+
+impl Pending {
+    /// The counter as it is seen, to be changed by the batch that is being made.
+    fn seen(&mut self, key: &[u8]) -> Option<&mut Seen> {
+        let (name, _) = self.seen.get_key_value(key)?;
+        if !self.before.contains_key(key) {
+            let name = name.clone();
+            let val = self.seen.get(key)?.val;
+            self.before.insert(name, val);
+        }
+        self.seen.get_mut(key)
+    }
+
+    /// The batch is stored.
+    pub(super) fn committed(&mut self) {
+        self.before.clear();
+    }
 }
 
 /// What is known of the value of a counter.
@@ -109,7 +129,7 @@ impl Shard {
         }
         let added = self.add(key, add, now)?;
         let Some(added) = added else { return Err(Refusal::OnlyAtSites) };
-        if let Some(seen) = self.pending.seen.get_mut(key) {
+        if let Some(seen) = self.pending.seen(key) {
             seen.val.saturating_add(&super::pn(added.applied));
         }
         let value = self.transient_value(key).unwrap_or(0);
@@ -171,19 +191,36 @@ impl Shard {
         self.pending.seen.get(key).is_some_and(|seen| seen.is_heard)
     }
 
-    /// What a relay tells an edge.
+    /// After a batch that was not stored: what servers have told is true whatever became of it, and what was reported
+    /// before it stays so.
+    pub(super) fn carry_on_seen(&mut self, before: &mut Self) {
+        let mut seen = std::mem::take(&mut before.pending.seen);
+        for (key, val) in std::mem::take(&mut before.pending.before) {
+            if let Some(seen) = seen.get_mut(&key) {
+                seen.val = val;
+            }
+        }
+        for (key, seen) in &mut seen {
+            let mut known = seen.below;
+            known.saturating_add(&self.own_pending(key.bytes()));
+            seen.val.merge(&known);
+        }
+        self.pending.seen = seen;
+    }
+
     /// What a relay was handed counts.
     pub(super) fn note_credit(&mut self, index: Index) {
         self.note_pending(index);
         let key = self.counters.get(index).key.clone();
         let own = self.own_pending(&key);
-        if let Some(seen) = self.pending.seen.get_mut(&*key) {
+        if let Some(seen) = self.pending.seen(&key) {
             let mut known = seen.below;
             known.saturating_add(&own);
             seen.val.merge(&known);
         }
     }
 
+    /// What a relay tells an edge.
     pub(super) fn transient_reading(&mut self, key: &Key) -> Reading {
         self.ask(key.bytes());
         let seen = self.pending.seen.get(key.bytes()).copied().unwrap_or_default();
@@ -194,7 +231,7 @@ impl Shard {
     pub(super) fn hear_readings(&mut self, readings: &Readings) {
         for (key, reading) in readings {
             let own = self.own_pending(key.bytes());
-            let Some(seen) = self.pending.seen.get_mut(key.bytes()) else { continue };
+            let Some(seen) = self.pending.seen(key.bytes()) else { continue };
             seen.is_heard = true;
             seen.below.merge(&reading.counted);
             seen.set_aside.merge(&reading.set_aside);

@@ -135,7 +135,8 @@ impl<D: Disk> Writer<D> {
     /// Writes all that there is to a new file, which takes the name of the old one. After an error the old one is what
     /// it was; if even that is not known, it is [tried again](Self::ready) before anything else.
     pub(super) fn write_anew(&mut self, image: &mut Image) -> Result<(), StorageError> {
-        let mut header = Header { number: self.header.number + 1, first_frames: 0, ..self.header };
+        let mut header =
+            Header { number: self.header.number.wrapping_add(1), first_frames: 0, ..self.header };
         let mut bytes = vec![0; HEADER_BYTES];
         for payload in payloads(image.entries()) {
             let told = header.first_frames;

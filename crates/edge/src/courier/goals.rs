@@ -1,0 +1,84 @@
+//! Those who wait until everything is handed over, or until the edge has retired.
+
+use std::time::Instant;
+
+use super::{Courier, Outcome};
+use crate::{NotHandedOver, RetireError, Status, SyncError, keeper::Request, promise::Promise};
+
+/// Somebody waits for this, until then.
+pub(super) struct Goal {
+    pub(super) until: Instant,
+    pub(super) reply: GoalReply,
+}
+
+pub(super) enum GoalReply {
+    Flushed(Promise<Result<(), NotHandedOver>>),
+    Retired(Promise<Result<(), RetireError>>),
+}
+
+impl GoalReply {
+    fn fail(self, open: NotHandedOver) {
+        match self {
+            Self::Flushed(reply) => reply.keep(Err(open)),
+            Self::Retired(reply) => reply.keep(Err(RetireError::NotHandedOver(open))),
+        }
+    }
+}
+
+impl Courier {
+    /// Tells those who wait. Returns whether there is anything left to do.
+    pub(super) fn look_at_goals(&mut self, done: Option<&Result<Outcome, SyncError>>) -> bool {
+        if self.goals.is_empty() {
+            return true;
+        }
+        let Some(mut status) = self.status() else { return false };
+        let mut goals = std::mem::take(&mut self.goals);
+        let wants_to_retire = goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired(_)));
+        let stands_still = matches!(done, Some(Ok(outcome)) if !outcome.has_moved);
+        if wants_to_retire && !status.is_retiring && status.waiting == 0 {
+            // If a server cannot be reached to end a handoff, another one that has a copy of it takes that over.
+            if (status.in_flight.is_empty() || stands_still) && self.retire() {
+                let Some(after) = self.status() else { return false };
+                status = after;
+                self.next_at = Some(Instant::now());
+            }
+        }
+        let is_handed_over = status.waiting == 0 && status.in_flight.is_empty();
+        let has_retired = status.is_retiring && status.last_words == 0;
+        let is_final = matches!(done, Some(Err(error)) if error.is_final());
+        let now = Instant::now();
+        let mut retired = Vec::new();
+        for Goal { until, reply } in goals.drain(..) {
+            match reply {
+                GoalReply::Flushed(reply) if is_handed_over => reply.keep(Ok(())),
+                GoalReply::Retired(reply) if has_retired => retired.push(reply),
+                reply if is_final || until <= now => reply.fail(self.what_is_open(&status)),
+                reply => self.goals.push(Goal { until, reply }),
+            }
+        }
+        if retired.is_empty() {
+            return true;
+        }
+        let removed = self.ask(|reply| Request::Remove { reply });
+        for reply in retired {
+            reply.keep(match &removed {
+                Some(Err(error)) => Err(RetireError::NotRemoved(error.clone())),
+                _ => Ok(()),
+            });
+        }
+        false
+    }
+
+    fn what_is_open(&self, status: &Status) -> NotHandedOver {
+        NotHandedOver {
+            waiting: status.waiting,
+            in_flight: status.in_flight.clone(),
+            last_words: status.last_words,
+            why: self.trouble.clone(),
+        }
+    }
+
+    fn retire(&self) -> bool {
+        matches!(self.ask(|reply| Request::Retire { reply }), Some(Ok(true)))
+    }
+}
