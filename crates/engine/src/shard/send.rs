@@ -1,7 +1,10 @@
 //! What a shard has to say to others. Call it between batches: it speaks of what is in memory, and all of that must be
 //! durable.
 
-use std::{collections::HashSet, sync::Arc};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 
 use super::Shard;
 use crate::{
@@ -282,7 +285,7 @@ impl Shard {
             rows_after: rows_left_out,
         };
         debug_assert!(from < origin.position);
-        let mut seen = HashSet::with_hasher(foldhash::fast::FixedState::default());
+        let mut seen = HashSet::with_hasher(FixedState::default());
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
