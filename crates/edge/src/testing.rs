@@ -76,7 +76,7 @@ pub struct Site {
 #[derive(Debug)]
 struct Shared {
     cluster: Mutex<String>,
-    id: SiteId,
+    id: Mutex<SiteId>,
     host: Mutex<Host<MemoryLog, MemoryTable>>,
     /// For the next requests that say something.
     faults: Mutex<VecDeque<Fault>>,
@@ -118,19 +118,12 @@ impl Site {
     }
 
     fn of(cluster: &str, id: SiteId, membership: &Membership) -> io::Result<Self> {
-        let memory = Memory::new();
-        let settings = Settings { site: id, ..Settings::default() };
-        let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, Flush::Now);
-        host.set_membership(membership);
-        membership.members.iter().filter(|peer| **peer != id).for_each(|peer| host.connected(*peer));
-        for shard in shards().all() {
-            host.open(shard, moment()).map_err(io::Error::other)?;
-        }
+        let host = open(id, membership)?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             cluster: Mutex::new(cluster.to_owned()),
-            id,
+            id: Mutex::new(id),
             host: Mutex::new(host),
             faults: Mutex::default(),
             always: Mutex::default(),
@@ -149,7 +142,7 @@ impl Site {
 
     /// Its name.
     pub fn name(&self) -> Name {
-        Name::of_site(self.shared.id)
+        Name::of_site(self.shared.id())
     }
 
     /// The next requests that say something fare like this, one after the other.
@@ -165,6 +158,14 @@ impl Site {
     /// It says that it belongs to another cluster.
     pub fn rename_cluster(&self, cluster: &str) {
         cluster.clone_into(&mut lock(&self.shared.cluster));
+    }
+
+    /// Its disk is lost, and it goes on, alone and empty, as a new incarnation of itself.
+    pub fn lose_disk(&self) -> io::Result<()> {
+        let mut id = lock(&self.shared.id);
+        id.incarnation += 1;
+        *lock(&self.shared.host) = open(*id, &Membership::alone(*id))?;
+        Ok(())
     }
 
     /// How many requests have come.
@@ -205,16 +206,28 @@ impl Site {
             for site in sites {
                 let mut said = Vec::new();
                 lock(&site.shared.host).outgoing(moment(), &mut said);
-                letters.extend(said.into_iter().map(|letter| (site.shared.id, letter)));
+                letters.extend(said.into_iter().map(|letter| (site.shared.id(), letter)));
             }
             for (from, letter) in letters {
-                let Some(site) = sites.iter().find(|site| site.shared.id == letter.to) else { continue };
+                let Some(site) = sites.iter().find(|site| site.shared.id() == letter.to) else { continue };
                 let mut host = lock(&site.shared.host);
                 host.receive(letter.shard, from, letter.message, moment()).expect("sites are honest");
                 commit(&mut host);
             }
         }
     }
+}
+
+fn open(id: SiteId, membership: &Membership) -> io::Result<Host<MemoryLog, MemoryTable>> {
+    let memory = Memory::new();
+    let settings = Settings { site: id, ..Settings::default() };
+    let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, Flush::Now);
+    host.set_membership(membership);
+    membership.members.iter().filter(|peer| **peer != id).for_each(|peer| host.connected(*peer));
+    for shard in shards().all() {
+        host.open(shard, moment()).map_err(io::Error::other)?;
+    }
+    Ok(host)
 }
 
 impl Drop for Site {
@@ -274,6 +287,10 @@ fn converse(stream: TcpStream, shared: &Shared) -> io::Result<()> {
 }
 
 impl Shared {
+    fn id(&self) -> SiteId {
+        *lock(&self.id)
+    }
+
     /// A status and a body; `None`: no answer comes.
     fn answer(&self, body: &[u8]) -> Option<(u16, Vec<u8>)> {
         self.requests.fetch_add(1, Ordering::Relaxed);
@@ -323,7 +340,7 @@ impl Shared {
                 },
             ));
         }
-        let server = Server { name: Name::of_site(self.id), tier: 0, shards: SHARDS };
+        let server = Server { name: Name::of_site(self.id()), tier: 0, shards: SHARDS };
         let mut exchanged = Exchanged { cluster, server, answers };
         match garble {
             None => {}

@@ -1,5 +1,7 @@
 //! Servers of other clusters, servers that answer nonsense, servers that refuse.
 
+use std::time::Duration;
+
 use quipu_edge::{
     SyncError,
     testing::{Fault, Garble, Site},
@@ -43,6 +45,21 @@ fn a_server_that_lies_about_its_cluster_is_found_out() {
     assert!(refused.to_string().contains("all counts are kept here"), "{refused}");
     edge.flush(LONG).unwrap();
     assert_eq!(site.value("hits"), 1);
+}
+
+#[test]
+fn what_was_handed_to_an_older_incarnation_is_in_doubt_and_said() {
+    let site = site();
+    let edge = in_memory(&[&site]);
+    edge.add("hits", 5).unwrap();
+    edge.sync().unwrap(); // The slot has come, and a token is made for it.
+    site.lose_disk().unwrap();
+    edge.add("hits", 2).unwrap();
+    let open = edge.flush(Duration::from_millis(800)).unwrap_err();
+    assert_eq!((open.waiting, open.in_flight.len()), (0, 1), "{open}");
+    assert!(open.to_string().contains("1 counter waits for site 1 "), "{open}");
+    assert_eq!(site.value("hits"), 2, "neither counted nor dropped");
+    assert_eq!(edge.status().unwrap().in_flight[0].counters, 1);
 }
 
 #[test]

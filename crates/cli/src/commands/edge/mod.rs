@@ -16,7 +16,7 @@ Examples:
   quipu edge add backups                  one more, whether a server can be reached or not
   quipu edge add backup-bytes 1048576     any amount
   quipu edge subtract free-slots 2
-  quipu edge value backups                what all have counted, as far as a server knows, and this file
+  quipu edge value backups                what all have counted, as far as a server knows
   quipu edge status                       what waits here to be handed over
   quipu edge flush --deadline 10s || echo 'not all is handed over yet'
   quipu edge retire                       hands over everything and removes the file
