@@ -19,9 +19,9 @@ impl<L: Log, T: Table> Host<L, T> {
         self.mark_pending(id);
     }
 
-    /// Is something here that has not been handed over, or is not known to have arrived?
-    pub fn has_pending(&self) -> bool {
-        self.shards.iter().flatten().any(|running| running.shard.has_pending())
+    /// Is something here that this server can be handed, or that it has not confirmed?
+    pub fn has_pending(&self, server: Option<Name>) -> bool {
+        self.shards.iter().flatten().any(|running| running.shard.has_pending(server))
     }
 
     /// From the next batch on a relay's shard takes nothing from others, and counts nothing.

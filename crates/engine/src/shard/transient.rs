@@ -99,10 +99,10 @@ impl Shard {
         !self.pending.by_slot.is_empty()
     }
 
-    /// Is something here that has not been handed over, or is not known to have arrived?
-    pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.by_slot.is_empty()
-            || self.desk.handshakes().any(|(_, handshake)| !handshake.tokens().is_empty())
+    /// Is something here that this server can be handed, or that it has not confirmed?
+    pub(crate) fn has_pending(&self, server: Option<Name>) -> bool {
+        let mut tokens = self.desk.handshakes().flat_map(|(_, handshake)| handshake.tokens());
+        self.has_own() || tokens.any(|token| Some(token.target) == server)
     }
 
     /// All counters of a transient replica are in memory; those that are not handed over are listed.
