@@ -48,6 +48,8 @@ enum Command {
     #[command(subcommand)]
     Edge(commands::edge::Command),
     // Without a doc comment: all it says stands on its `Args`.
+    Retire(commands::client::retire::Args),
+    // Without a doc comment: all it says stands on its `Args`.
     Restore(commands::restore::Args),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Audit(args) => commands::client::audit::run(&args),
         Command::Site(command) => commands::client::site::run(&command),
         Command::Edge(command) => commands::edge::run(&command),
+        Command::Retire(args) => commands::client::retire::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),

@@ -4,7 +4,7 @@ use quipu_crdt::Pn;
 
 use crate::{
     SiteId,
-    handoff::{Answer, Name},
+    handoff::{Adoption, Answer, Estate, Name, Visit},
 };
 
 /// A command on one key. Keys have 1 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
@@ -169,6 +169,12 @@ pub enum Reply {
     Outcome(Outcome),
     /// To a visit of an edge or a relay.
     Visited(Box<Answer>),
+    /// What a relay has to say to a parent, by the shards of the cluster.
+    Visits(Vec<(u16, Visit)>),
+    /// What a relay that retires leaves, for its heir.
+    Estate(Box<Estate>),
+    /// What became of that at the heir.
+    Adopted(Box<Adoption>),
     /// To any: it was not done, for this reason.
     Refused(Refusal),
 }
@@ -333,8 +339,11 @@ pub enum Refusal {
         max: usize,
     },
     /// It retires.
-    #[error("this replica retires and counts no more; nothing was counted")]
+    #[error("this replica retires and counts no more; nothing was counted. Use another server")]
     Leaving,
+    /// A relay cannot retire so.
+    #[error("{0}; nothing was done")]
+    CannotRetire(String),
     /// A visit that nobody makes who follows the protocol.
     #[error("this is not what an edge or a relay says: {0}; nothing was done")]
     BadVisit(&'static str),

@@ -14,8 +14,8 @@ use minicbor::{Decode, Encode};
 use quipu_crdt::{
     Pn,
     handoff::{
-        MergeError, Notice as NoticeOf, NoticeDone as NoticeDoneOf, Token as TokenOf,
-        TokenName as TokenNameOf, ViewOf,
+        Adoption as AdoptionOf, Estate as EstateOf, MergeError, Notice as NoticeOf,
+        NoticeDone as NoticeDoneOf, Token as TokenOf, TokenName as TokenNameOf, ViewOf,
     },
 };
 
@@ -59,6 +59,15 @@ pub type View = ViewOf<Name, Deltas, Readings>;
 pub(crate) type Token = TokenOf<Name, Deltas>;
 pub(crate) type TokenName = TokenNameOf<Name>;
 pub(crate) type NoticeDone = NoticeDoneOf<Name>;
+
+/// The tier of relays. Sites have tier 0, edges a higher one.
+pub const RELAY_TIER: u8 = 1;
+
+/// What a relay that retires leaves of one shard.
+pub type Estate = EstateOf<Name, Deltas>;
+
+/// The answer to an [`Estate`].
+pub type Adoption = AdoptionOf<Name>;
 
 /// The last words of an edge about one shard.
 pub type Notice = NoticeOf<Name, Deltas>;
@@ -172,6 +181,28 @@ impl From<MergeError> for BadAnswer {
     }
 }
 
+/// What a relay says to one of its parents this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Round {
+    /// It is handed what was counted. Others are told what they must know to close their slots.
+    pub chosen: bool,
+    /// Also shards speak that have nothing to say: a parent may keep something for them.
+    pub all: bool,
+}
+
+/// How it stands with a relay's retirement, in one shard.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Retirement {
+    /// It takes nothing any more.
+    pub is_stopped: bool,
+    /// The heir that was named and has not answered.
+    pub named: Option<Name>,
+    /// Who has taken over what it kept for others.
+    pub heir: Option<Name>,
+    /// Everything is elsewhere.
+    pub may_leave: bool,
+}
+
 /// What has not been handed over.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Open {
@@ -207,19 +238,29 @@ pub struct Visit {
     /// Its last words.
     #[n(3)]
     pub notice: Option<Notice>,
+    /// What a relay passes on of what it keeps for others. From others it is not heard.
+    #[n(4)]
+    pub(crate) passed_on: Option<Box<PassedOn>>,
 }
 
 impl Visit {
+    /// Leaves only what one can truly say who has no clients.
+    pub(crate) fn restrict_to_a_leaf(&mut self) {
+        self.view.restrict_to_a_leaf();
+        self.passed_on = None;
+    }
+
     /// The counters that it speaks of: they must be in memory before it is taken in.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.notice.iter().flat_map(Notice::tokens);
         let tokens = self.view.tokens().iter().chain(last);
-        tokens.flat_map(|token| token.value.keys()).chain(&self.asks)
+        let keys = tokens.flat_map(|token| token.value.keys()).chain(&self.asks).map(Key::bytes);
+        keys.chain(self.passed_on.iter().flat_map(|passed_on| passed_on.keys()))
     }
 
     /// Are all counters that it speaks of of this kind?
     pub fn speaks_only_of(&self, of: impl Fn(&[u8]) -> bool) -> bool {
-        self.keys().all(|key| of(key.bytes()))
+        self.keys().all(of)
     }
 }
 
@@ -235,4 +276,17 @@ pub struct Answer {
     /// Something that the visitor brought could not be counted yet: it stays where it is.
     #[n(2)]
     pub refused: bool,
+    /// What a relay is to know, and may have passed on to it.
+    #[n(3)]
+    pub(crate) passed_on: Option<Box<PassedOn>>,
+}
+
+impl Answer {
+    /// Are all counters that it speaks of of this kind?
+    pub fn speaks_only_of(&self, of: impl Fn(&[u8]) -> bool) -> bool {
+        let tokens = self.view.tokens().iter().flat_map(|token| token.value.keys());
+        let told = self.view.report().iter().map(|(key, _)| key);
+        let passed_on = self.passed_on.iter().flat_map(|passed_on| passed_on.keys());
+        tokens.chain(told).map(Key::bytes).chain(passed_on).all(of)
+    }
 }

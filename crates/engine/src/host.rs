@@ -10,6 +10,7 @@ mod fingerprint;
 mod handoff;
 mod incarnation;
 mod recovery;
+mod relay;
 mod sites;
 
 use std::{collections::BTreeSet, mem, sync::Arc};

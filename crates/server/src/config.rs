@@ -6,7 +6,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use crate::auth::Users;
 use values::{
-    address, cluster, folder, peers, probability, seconds_or_never, shards, site, whole, within, yes_or_no,
+    address, cluster, folder, parents, peers, probability, seconds_or_never, shards, site, whole, within,
+    yes_or_no,
 };
 
 mod choices;
@@ -49,6 +50,10 @@ pub const IDMP_FPP_MIN: f64 = 1e-12;
 pub const EDGE_TTL_MIN: Duration = Duration::from_secs(1);
 /// What is folded later than this need not be folded.
 pub const EDGE_TTL_MAX: Duration = Duration::from_secs(36_500 * 86_400);
+/// A relay hands over to one of its parents at a time, and looks after all of them.
+pub const PARENTS_MAX: usize = 16;
+/// The highest tier that a server can have: that of relays. Edges have a higher one.
+pub const TIER_MAX: u8 = quipu_engine::handoff::RELAY_TIER;
 /// Operating systems allow no more sockets in a process.
 pub const CLIENTS_MAX: usize = 1_000_000;
 /// Linux waits no longer before it asks a silent client.
@@ -84,6 +89,10 @@ pub struct Config {
     pub peers: Vec<PeerAddress>,
     /// Members of a cluster that exists. A new data folder joins it.
     pub join: Vec<PeerAddress>,
+    /// 0: it is a site. 1: it is a relay, which hands over to sites what it counts.
+    pub tier: u8,
+    /// Where a relay finds the sites that it hands over to: `host:port` of their links.
+    pub parents: Vec<String>,
     /// The name of the cluster; `None`: as the data folder says, and [`CLUSTER_DEFAULT`] for a new one.
     pub cluster: Option<String>,
     /// When a count is acknowledged.
@@ -128,6 +137,8 @@ impl Config {
             link_given: settings.origin(&settings::LINK) != Origin::Default,
             peers: settings.optional(&settings::PEERS, peers)?.unwrap_or_default(),
             join: settings.optional(&settings::JOIN, peers)?.unwrap_or_default(),
+            tier: settings.required(&settings::TIER, |text| whole(text, 0, TIER_MAX))?,
+            parents: settings.optional(&settings::PARENTS, parents)?.unwrap_or_default(),
             cluster: settings.optional(&settings::CLUSTER, cluster)?,
             durability: settings.required(&settings::DURABILITY, str::parse)?,
             memory_bytes: settings.required(&settings::MEMORY, |text| {
@@ -154,6 +165,7 @@ impl Config {
         };
         config.check_addresses(settings)?;
         config.check_peers(settings)?;
+        config.check_tier(settings)?;
         config.limit_workers(settings)?;
         Ok(config)
     }
@@ -201,6 +213,35 @@ impl Config {
         if taken(self.resp) || taken(self.http) {
             let problem = "is the address of --resp or --http too; give another port";
             return Err(settings.refuse(&settings::LINK, problem));
+        }
+        Ok(())
+    }
+
+    /// Is it a relay?
+    pub fn is_relay(&self) -> bool {
+        self.tier > 0
+    }
+
+    fn check_tier(&self, settings: &Settings) -> Result<(), ConfigError> {
+        if !self.is_relay() {
+            return match self.parents.is_empty() {
+                true => Ok(()),
+                false => Err(settings.refuse(
+                    &settings::PARENTS,
+                    "is for relays, and --tier is 0; give --tier 1, or --peers for a site",
+                )),
+            };
+        }
+        for known in [&settings::PEERS, &settings::JOIN, &settings::SITE, &settings::LINK] {
+            if settings.origin(known) != Origin::Default {
+                let problem = "is for sites, and --tier is 1; leave it out. A relay has no number, and dials the --parents";
+                return Err(settings.refuse(known, problem));
+            }
+        }
+        if self.parents.is_empty() {
+            let problem =
+                "for --tier 1; give the links of the sites to hand over to, HOST:PORT such as 10.0.0.1:7381";
+            return Err(settings.refuse(&settings::PARENTS, problem));
         }
         Ok(())
     }

@@ -39,6 +39,12 @@ impl Site {
         Self { folder, flags, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
+    /// The same folder, with other flags.
+    pub(crate) fn with_other_flags(mut self, flags: &str) -> Self {
+        self.flags = flags.split_whitespace().map(str::to_owned).collect();
+        self
+    }
+
     /// The same, under a limit of the system such as `-n 256`.
     pub(crate) fn under(ulimit: &str, flags: &str) -> Self {
         let mut site = Self::new(flags);

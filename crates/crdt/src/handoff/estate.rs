@@ -9,7 +9,7 @@ use super::slot::Token;
 use super::view::View;
 use crate::Id;
 use crate::algebra::Tally;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Everything that a retiring relay keeps for others, for its heir.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, minicbor::Encode, minicbor::Decode)]
@@ -30,6 +30,30 @@ pub struct Estate<I: Id, A: Tally> {
     /// The tier of the relay. An heir of a higher tier would not be offered the tokens of its clients.
     #[n(5)]
     pub(super) tier: u8,
+}
+
+impl<I: Id, A: Tally> Estate<I, A> {
+    /// The relay that leaves it.
+    pub fn from(&self) -> &I {
+        &self.from
+    }
+
+    /// Who shall take it.
+    pub fn heir(&self) -> &I {
+        &self.heir
+    }
+
+    /// The tokens in it, those of last words among them: what they carry may be counted when it is adopted.
+    pub fn tokens(&self) -> impl Iterator<Item = &Token<I, A>> {
+        self.tokens.iter().chain(self.notices.values().flat_map(|kept| &kept.notice.tokens))
+    }
+
+    /// All of whom something is in it.
+    pub fn sources(&self) -> BTreeSet<I> {
+        let slots = self.desks.values().flat_map(|desk| desk.slots.keys());
+        let tokens = self.tokens().map(|token| &token.source);
+        slots.chain(tokens).chain(self.notices.keys()).cloned().collect()
+    }
 }
 
 /// The answer to an [`Estate`].

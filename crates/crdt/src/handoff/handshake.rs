@@ -330,7 +330,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Of the tokens that `view` offered, those whose slots here are closed. The sender of a token below the
     /// floor, of a cached one or of one for a desk that we inherited keeps it until it hears this.
-    fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
+    pub fn closed_among<R>(&self, view: &View<I, A, R>) -> Vec<TokenName<I>> {
         if self.rules == Rules::Paper {
             return Vec::new();
         }

@@ -74,6 +74,21 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.wants_slot = false;
     }
 
+    /// Says also of these tokens that their slots are closed, as was heard from those who have opened them.
+    pub fn say_closed(&mut self, closed: impl IntoIterator<Item = TokenName<I>>) {
+        self.closed.extend(closed);
+    }
+
+    /// Leaves out copies of other replicas' tokens of which `keep` is false. Who has them offers them again, so
+    /// a message can be kept short; the sender's own tokens are never left out.
+    pub fn retain_copies(&mut self, mut keep: impl FnMut(&Token<I, A>) -> bool)
+    where
+        I: Clone,
+    {
+        let id = self.id.clone();
+        self.tokens.retain(|token| token.source == id || keep(token));
+    }
+
     /// The tier of the sender.
     pub fn tier(&self) -> u8 {
         self.tier
@@ -117,7 +132,7 @@ impl<T> Few<T> {
         self.0.insert(place, element);
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.0.retain(|element| keep(element));
     }
 }

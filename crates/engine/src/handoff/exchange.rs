@@ -5,13 +5,16 @@
 
 use minicbor::{Decode, Encode};
 
-use super::{Answer, Server, Visit};
+use super::{Adoption, Answer, Estate, Server, Visit};
 
 /// The format of both.
 const FORMAT: u8 = 1;
 
 /// Longer requests and answers are refused before they are read.
 pub const EXCHANGE_MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The longest estate of a shard.
+pub const ESTATE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What an edge or a relay says to a server. The first time it does not know the server: it says nothing, and is told.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
@@ -49,14 +52,45 @@ pub enum ShardAnswer {
     Refused(#[n(0)] String),
 }
 
+/// What a relay that retires leaves of one shard.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Left {
+    /// The shard.
+    #[n(0)]
+    pub shard: u16,
+    /// What it leaves, and for whom.
+    #[n(1)]
+    pub estate: Estate,
+}
+
+impl Left {
+    /// Are all counters that it speaks of of this kind?
+    pub fn speaks_only_of(&self, of: impl Fn(&[u8]) -> bool) -> bool {
+        self.estate.tokens().flat_map(|token| token.value.keys()).all(|key| of(key.bytes()))
+    }
+}
+
+/// What became of that.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Taken {
+    /// The shard has answered.
+    #[n(0)]
+    Answered(#[n(0)] Adoption),
+    /// It cannot now, and says why. Nothing has changed there.
+    #[n(1)]
+    Refused(#[n(0)] String),
+}
+
 /// Bytes that are not what was expected.
 #[derive(Debug, thiserror::Error)]
 pub enum BadExchange {
     /// Too many.
-    #[error("{bytes} bytes, and at most {max} are read", max = EXCHANGE_MESSAGE_BYTES_MAX)]
+    #[error("{bytes} bytes, and at most {max} are read")]
     TooLong {
         /// How many.
         bytes: usize,
+        /// How many may be.
+        max: usize,
     },
     /// Of another version.
     #[error("the format {found:?}; this version reads {FORMAT}")]
@@ -78,8 +112,17 @@ pub fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {
 
 /// What [`encode`] has written.
 pub fn decode<T: for<'b> Decode<'b, ()>>(bytes: &[u8]) -> Result<T, BadExchange> {
-    if bytes.len() > EXCHANGE_MESSAGE_BYTES_MAX {
-        return Err(BadExchange::TooLong { bytes: bytes.len() });
+    decode_within(EXCHANGE_MESSAGE_BYTES_MAX, bytes)
+}
+
+/// What a relay leaves, from what [`encode`] has written.
+pub fn decode_left(bytes: &[u8]) -> Result<Left, BadExchange> {
+    decode_within(ESTATE_BYTES_MAX, bytes)
+}
+
+fn decode_within<T: for<'b> Decode<'b, ()>>(max: usize, bytes: &[u8]) -> Result<T, BadExchange> {
+    if bytes.len() > max {
+        return Err(BadExchange::TooLong { bytes: bytes.len(), max });
     }
     let Some((&FORMAT, body)) = bytes.split_first() else {
         return Err(BadExchange::Format { found: bytes.first().copied() });

@@ -4,7 +4,7 @@
 use quipu_crdt::handoff::Handshake;
 use quipu_storage::{Log, ShardId, Table};
 
-use super::{Host, State, load};
+use super::{Host, Running, State, load};
 #[cfg(feature = "testing")]
 use crate::handoff::{Deltas, Name};
 use crate::{
@@ -19,7 +19,7 @@ const TEND_EVERY_MS: u64 = 1_000;
 impl<L: Log, T: Table> Host<L, T> {
     /// Takes in what an edge or a relay says. Its answer is released with the batch, which is put on the device whatever
     /// the host's way of flushing: whoever hands over forgets what it is told to be here.
-    pub fn visit(&mut self, id: ShardId, ticket: Ticket, visit: Visit, leaf: bool, now: Moment) {
+    pub fn visit(&mut self, id: ShardId, ticket: Ticket, mut visit: Visit, leaf: bool, now: Moment) {
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let refusal = match &running {
@@ -30,8 +30,12 @@ impl<L: Log, T: Table> Host<L, T> {
             let refusal = refusal.unwrap_or(Refusal::NotStored("the shard is not open here".into()));
             return self.refused.replies.push((ticket, Reply::Refused(refusal)));
         };
-        for key in visit.keys().cloned().collect::<Vec<_>>() {
-            if let Err(refusal) = load(table, running, key.bytes()) {
+        if leaf {
+            visit.restrict_to_a_leaf();
+        }
+        let here = running.shard.keys_kept_for_desks_here();
+        for key in visit.keys().map(Box::from).chain(here).collect::<Vec<Box<[u8]>>>() {
+            if let Err(refusal) = load(table, running, &key) {
                 return self.refused.replies.push((ticket, Reply::Refused(refusal)));
             }
         }
@@ -76,7 +80,7 @@ impl<L: Log, T: Table> Host<L, T> {
         answer: &Answer,
         now: Moment,
     ) -> Result<(), BadAnswer> {
-        let Some(running) = self.running(id).filter(|running| matches!(running.state, State::Live)) else {
+        let Some(running) = self.live_running(id) else {
             return Ok(()); // It will be said again.
         };
         let now = running.clock.at(now);
@@ -140,7 +144,10 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     fn live_shard(&mut self, id: ShardId) -> Option<&mut Shard> {
-        let running = self.running(id).filter(|running| matches!(running.state, State::Live))?;
-        Some(&mut running.shard)
+        self.live_running(id).map(|running| &mut running.shard)
+    }
+
+    pub(super) fn live_running(&mut self, id: ShardId) -> Option<&mut Running> {
+        self.running(id).filter(|running| matches!(running.state, State::Live))
     }
 }

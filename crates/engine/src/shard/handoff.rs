@@ -6,12 +6,12 @@ use quipu_crdt::{
     handoff::{Ledger, MergeError, Tiers, Token},
 };
 
-use super::{Shard, Ticket, room::usable, tally};
+use super::{Shard, Ticket, passing::Luggage, room::usable, tally};
 use crate::{
     Moment, Refusal, Reply,
     counter::{Counter, growth},
     counters::Index,
-    handoff::{Answer, Deltas, Guest, HandoffStats, Key, Name, Reading, Readings, Visit},
+    handoff::{Answer, Deltas, Guest, HandoffStats, Key, Name, Opening, Reading, Readings, Visit},
 };
 
 /// How many slots are looked at, whether they are to be folded, each time.
@@ -77,7 +77,7 @@ impl Shard {
     }
 
     fn answer_visit(&mut self, shard: u16, visit: Visit, leaf: bool, now: Moment) -> Result<Answer, Refusal> {
-        let Visit { mut view, opening, asks, notice } = visit;
+        let Visit { view, opening, asks, notice, passed_on } = visit;
         if self.is_joining() {
             return Err(Refusal::Joining);
         }
@@ -91,13 +91,13 @@ impl Shard {
         if notice.as_ref().is_some_and(|notice| *notice.client() != visitor) {
             return Err(Refusal::BadVisit("last words of somebody else"));
         }
+        if !self.desk.handshake(shard).is_active() {
+            return Err(Refusal::Leaving);
+        }
         if self.desk.guest(shard, visitor).is_some_and(|guest| !opening.follows(guest.opening)) {
             return Err(Refusal::Copy { of: visitor });
         }
-        if leaf {
-            view.restrict_to_a_leaf();
-        }
-        let folded = self.desk.handshake(shard).desk().folded_len();
+        let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
         let merged = handshake.merge(&mut rows, &view);
@@ -113,18 +113,32 @@ impl Shard {
             Err(MergeError::NotForUs) => return Err(Refusal::OtherServer { asked: *view.to(), here }),
         }
         let sources = view.tokens().iter().map(|token: &Token<Name, Deltas>| token.source);
-        let names: Vec<Name> = sources.chain([visitor]).collect();
-        self.desk.note(shard, names, Guest { since_s: now.unix_ms / 1000, opening });
-        if self.desk.handshake(shard).desk().folded_len() != folded {
+        let others: Vec<Name> = sources.filter(|source| *source != visitor).collect();
+        let since_s = now.unix_ms / 1000;
+        self.desk.note(shard, [visitor], Guest { since_s, opening });
+        // A relay's opening says nothing of those whose tokens it brings.
+        self.desk.note(shard, others, Guest { since_s, opening: Opening::default() });
+        if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
+        }
+        if let Some(passed_on) = passed_on.filter(|_| !leaf) {
+            self.take_passed_on(shard, visitor, *passed_on, now);
         }
         let readings = asks.into_iter().map(|key| {
             let reading = self.reading(&key);
             (key, reading)
         });
         let readings = readings.collect();
-        let view = self.desk.handshake(shard).reply_to(&view, readings, false);
-        Ok(Answer { view, keeps_notice, refused })
+        // What it has brought for others may have reached them another way.
+        let closed = self.known_closed(view.tokens());
+        let handshake = self.desk.handshake(shard);
+        closed.iter().for_each(|name| _ = handshake.token_closed(name));
+        let mut view = handshake.reply_to(&view, readings, false);
+        view.say_closed(closed);
+        let mut luggage = Luggage::new();
+        view.retain_copies(|token| token.source == visitor || luggage.admits(token));
+        let passed_on = if leaf { None } else { self.answer_to_relay(visitor) };
+        Ok(Answer { view, keeps_notice, refused, passed_on })
     }
 
     /// What is known of a counter.
@@ -139,6 +153,9 @@ impl Shard {
 
     /// Counts what a token brings, all of it or nothing.
     fn credit(&mut self, deltas: &Deltas, now: Moment) -> Result<(), Overflow> {
+        if !self.has_room_for(deltas) {
+            return Err(Overflow);
+        }
         let (site, alone) = (self.settings.site, self.links.is_alone());
         let mut after = Vec::with_capacity(deltas.len());
         for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {

@@ -14,6 +14,7 @@ mod incarnation;
 mod listing;
 mod passing;
 mod receive;
+mod relay;
 mod rights;
 mod room;
 mod send;

@@ -1,126 +1,256 @@
-//! What sites pass on to each other for those who hand over: copies of tokens, last words, and that they have arrived.
+//! What servers pass on to each other for those who hand over: copies of tokens, last words, and that they have arrived.
+//! Sites do so with the messages between them, a relay with its visits to a site and the answers to these.
 //!
 //! All of it may be forgotten, lost and repeated: whoever keeps a token or last words says so again until it is told that
 //! they have arrived.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{Shard, handoff::Rows};
 use crate::{
     EXCHANGE_BYTES_MAX, Moment, SiteId,
-    handoff::{Guest, Name, NoticeDone, PassedOn, TokenName},
+    handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
 
-/// What is kept is passed on again after so many milliseconds.
+/// What is kept is passed on again after so many milliseconds,
 const PASS_ON_EVERY_MS: u64 = 1_000;
+/// and what is for a relay, to all sites, because it is not known which of them the relay comes to.
+const PASS_ON_WIDELY_EVERY_MS: u64 = 5_000;
+/// So many relays are remembered that are to be told something.
+const RELAYS_MAX: usize = 1024;
+/// So many closed tokens are remembered, and so many last words that were acted on.
+const REMEMBERED_MAX: usize = 4096;
+/// So many things one is to be told. What is forgotten beyond that is passed on again, and told again.
+const TOLD_MAX: usize = 4096;
 
 /// What was said to whom.
 #[derive(Debug, Default)]
 pub(super) struct Passing {
-    peers: BTreeMap<SiteId, Peer>,
+    /// Other sites, relays that come here, and the servers that a relay comes to.
+    others: BTreeMap<Name, Other>,
+    /// Tokens of which copies were here, and whose slots are closed: who still brings them is told. The latest last.
+    closed: VecDeque<TokenName>,
+    /// And who has acted on whose last words.
+    done: VecDeque<NoticeDone>,
 }
 
 #[derive(Debug, Default)]
-struct Peer {
+struct Other {
     /// When it was last passed on what is kept here.
     sent_ms: Option<u64>,
+    /// And when with what is for relays.
+    sent_widely_ms: Option<u64>,
     /// What it is to be told.
     closed: Vec<TokenName>,
     done: Vec<NoticeDone>,
     /// Something is kept for it.
     keeps: bool,
+    /// Something is kept for a relay.
+    keeps_widely: bool,
+}
+
+impl Other {
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.sent_ms.is_none_or(|sent_ms| now_ms >= sent_ms + PASS_ON_EVERY_MS)
+    }
+
+    fn is_widely_due(&self, now_ms: u64) -> bool {
+        self.sent_widely_ms.is_none_or(|sent_ms| now_ms >= sent_ms + PASS_ON_WIDELY_EVERY_MS)
+    }
+
+    fn tell(&mut self, closed: &[TokenName], done: &[NoticeDone]) {
+        self.closed.extend_from_slice(&closed[..closed.len().min(TOLD_MAX - self.closed.len())]);
+        self.done.extend_from_slice(&done[..done.len().min(TOLD_MAX - self.done.len())]);
+    }
+
+    fn wake_ms(&self) -> Option<u64> {
+        let soon = self.sent_ms.filter(|_| self.keeps).map(|sent_ms| sent_ms + PASS_ON_EVERY_MS);
+        let late = self.sent_widely_ms.filter(|_| self.keeps_widely);
+        soon.into_iter().chain(late.map(|sent_ms| sent_ms + PASS_ON_WIDELY_EVERY_MS)).min()
+    }
 }
 
 impl Passing {
     /// When something is to be passed on again.
     pub(super) fn wake_ms(&self) -> Option<u64> {
-        let waiting = self.peers.values().filter(|peer| peer.keeps);
-        waiting.filter_map(|peer| peer.sent_ms).map(|sent_ms| sent_ms + PASS_ON_EVERY_MS).min()
+        self.others.values().filter_map(Other::wake_ms).min()
+    }
+
+    /// What this one is to be told.
+    fn take(&mut self, name: Name) -> PassedOn {
+        let Some(other) = self.others.get_mut(&name) else { return PassedOn::default() };
+        let (closed, done) = (std::mem::take(&mut other.closed), std::mem::take(&mut other.done));
+        PassedOn { closed, done, ..PassedOn::default() }
+    }
+
+    /// Remembers what has arrived: another one that still keeps it would else bring it again and again.
+    fn remember(&mut self, closed: &[TokenName], done: &[NoticeDone]) {
+        self.closed.extend(closed.iter().cloned());
+        self.done.extend(done.iter().cloned());
+        self.closed.drain(..self.closed.len().saturating_sub(REMEMBERED_MAX));
+        self.done.drain(..self.done.len().saturating_sub(REMEMBERED_MAX));
+    }
+
+    fn of(&mut self, name: Name) -> &mut Other {
+        let relays = self.others.keys().filter(|name| name.site().is_none()).count();
+        if relays >= RELAYS_MAX && !self.others.contains_key(&name) && name.site().is_none() {
+            let first = self.others.keys().find(|name| name.site().is_none()).copied();
+            first.and_then(|first| self.others.remove(&first));
+        }
+        self.others.entry(name).or_default()
+    }
+}
+
+/// How many bytes a token takes, roughly.
+fn bytes_of(token: &Token) -> usize {
+    64 + token.value.keys().map(|key: &Key| key.bytes().len() + 24).sum::<usize>()
+}
+
+/// Luggage for so much.
+pub(super) struct Luggage(usize);
+
+impl Luggage {
+    pub(super) fn new() -> Self {
+        Self(0)
+    }
+
+    /// One that does not fit goes alone.
+    pub(super) fn admits(&mut self, token: &Token) -> bool {
+        let is_first = self.0 == 0;
+        self.0 += bytes_of(token);
+        is_first || self.0 <= EXCHANGE_BYTES_MAX
+    }
+
+    fn admits_notice(&mut self, notice: &Notice) -> bool {
+        let is_first = self.0 == 0;
+        self.0 += 64 + notice.tokens().iter().map(bytes_of).sum::<usize>();
+        is_first || self.0 <= EXCHANGE_BYTES_MAX
     }
 }
 
 impl Shard {
     /// What a peer is to hear now of what is kept here.
     pub(super) fn pass_on(&mut self, site: SiteId, now_ms: u64) -> Option<Box<PassedOn>> {
-        let mut passed_on = PassedOn::default();
-        if let Some(peer) = self.passing.peers.get_mut(&site) {
-            passed_on.closed = std::mem::take(&mut peer.closed);
-            passed_on.done = std::mem::take(&mut peer.done);
-        }
+        let name = Name::of_site(site);
+        let mut passed_on = self.passing.take(name);
         if self.desk.keeps_for_others() {
             self.pass_on_kept(site, now_ms, &mut passed_on);
+            self.links.wake_ms = self.links.wake_ms.into_iter().chain(self.passing.wake_ms()).min();
         }
         (!passed_on.is_empty()).then(|| Box::new(passed_on))
     }
 
     fn pass_on_kept(&mut self, site: SiteId, now_ms: u64, passed_on: &mut PassedOn) {
+        let name = Name::of_site(site);
+        let other = self.passing.of(name);
+        let (is_due, is_widely_due) = (other.is_due(now_ms), other.is_widely_due(now_ms));
         let peers = &self.links.peers;
         // Who has a link to the target is not known, so all are told for whom there is none here.
-        let goes_there = |target: Name| {
+        let is_for_site = |target: Name| {
             target.site().is_some_and(|target| {
                 target == site || peers.get(&target).is_some_and(|peer| !peer.connected)
             })
         };
-        let mut bytes = 0;
-        for (_, handshake) in self.desk.handshakes() {
-            for token in handshake.cached().filter(|token| goes_there(token.target)) {
-                bytes += token.value.keys().map(|key| key.bytes().len() + 24).sum::<usize>();
-                if bytes <= EXCHANGE_BYTES_MAX || passed_on.tokens.is_empty() {
-                    passed_on.tokens.push(token.clone());
-                }
-            }
-            let notices = handshake.notices();
-            let notices = notices.filter(|(_, pending)| pending.iter().any(|server| goes_there(*server)));
-            passed_on.notices.extend(notices.map(|(notice, _)| notice.clone()));
+        let is_for_relay = |target: Name| target.site().is_none();
+        let keeps = self.keeps_for(is_for_site);
+        let keeps_widely = self.keeps_for(is_for_relay);
+        let goes = |target| is_due && is_for_site(target) || is_widely_due && is_for_relay(target);
+        self.collect_kept(goes, goes, passed_on);
+        let other = self.passing.of(name);
+        (other.keeps, other.keeps_widely) = (keeps, keeps_widely);
+        if is_due && keeps {
+            other.sent_ms = Some(now_ms);
         }
-        let peer = self.passing.peers.entry(site).or_default();
-        peer.keeps = !passed_on.tokens.is_empty() || !passed_on.notices.is_empty();
-        if peer.sent_ms.is_some_and(|sent_ms| now_ms < sent_ms + PASS_ON_EVERY_MS) {
-            passed_on.tokens.clear();
-            passed_on.notices.clear();
-        } else if peer.keeps {
-            peer.sent_ms = Some(now_ms);
+        if is_widely_due && keeps_widely {
+            other.sent_widely_ms = Some(now_ms);
         }
     }
 
-    /// Takes in what a peer passes on.
-    pub(super) fn take_passed_on(&mut self, shard: u16, from: SiteId, passed_on: PassedOn, now: Moment) {
-        let PassedOn { tokens, closed, notices, done } = passed_on;
+    /// Is something kept here for such a target?
+    fn keeps_for(&self, target: impl Fn(Name) -> bool) -> bool {
+        self.desk.handshakes().any(|(_, handshake)| {
+            handshake.cached().any(|token| target(token.target))
+                || handshake.notices().any(|(_, pending)| pending.iter().any(|server| target(*server)))
+        })
+    }
+
+    /// Of what is kept here, the tokens for such targets and the last words for such servers, as much as should go at once.
+    fn collect_kept(
+        &self,
+        tokens_for: impl Fn(Name) -> bool,
+        notices_for: impl Fn(Name) -> bool,
+        into: &mut PassedOn,
+    ) {
+        let mut luggage = Luggage::new();
+        for (_, handshake) in self.desk.handshakes() {
+            let tokens = handshake.cached().filter(|token| tokens_for(token.target));
+            into.tokens.extend(tokens.filter(|token| luggage.admits(token)).cloned());
+            let notices = handshake.notices();
+            let notices = notices.filter(|(_, pending)| pending.iter().any(|server| notices_for(*server)));
+            let notices = notices.map(|(notice, _)| notice).filter(|notice| luggage.admits_notice(notice));
+            into.notices.extend(notices.cloned());
+        }
+    }
+
+    /// Takes in what another server passes on.
+    pub(super) fn take_passed_on(&mut self, shard: u16, from: Name, passed_on: PassedOn, now: Moment) {
+        let PassedOn { mut tokens, closed, notices, done } = passed_on;
+        let mut closed_here = self.known_closed(&tokens);
+        tokens.retain(|token| !closed_here.iter().any(|name| *name == token.name()));
         let mut names: Vec<Name> = tokens.iter().map(|token| token.source).collect();
         names.extend(closed.iter().map(|name| name.source));
         names.extend(notices.iter().map(|notice| *notice.client()));
         names.extend(done.iter().map(|done| done.client));
-        let folded = self.desk.handshake(shard).desk().folded_len();
+        let is_meant = |done: &&NoticeDone| notices.iter().any(|notice| *notice.client() == done.client);
+        let known_done: Vec<NoticeDone> = self.passing.done.iter().filter(is_meant).cloned().collect();
+        let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
-        let mut to_sender = Peer::default();
+        let mut done_here = Vec::new();
         for token in &tokens {
-            to_sender.closed.extend(handshake.take_passed_on(&mut rows, token));
+            closed_here.extend(handshake.take_passed_on(&mut rows, token));
         }
         for notice in &notices {
-            if handshake.keep_notice(&mut rows, notice) {
-                let pending = handshake.notices().find(|(kept, _)| kept.client() == notice.client());
-                let open = pending.map(|(_, pending)| pending.clone()).unwrap_or_default();
-                let servers = notice.servers().iter().filter(|server| !open.contains(server));
-                let client = *notice.client();
-                to_sender.done.extend(servers.map(|server| NoticeDone { client, server: *server }));
+            if !handshake.keep_notice(&mut rows, notice) {
+                continue;
             }
+            known_done.iter().for_each(|done| handshake.notice_done(done));
+            let client = *notice.client();
+            let acted = notice.servers().iter().map(|server| NoticeDone { client, server: *server });
+            done_here.extend(acted.filter(|done| !handshake.is_pending(done)));
         }
         let closed: Vec<TokenName> = closed.into_iter().filter(|name| handshake.token_closed(name)).collect();
         let done: Vec<NoticeDone> = done.into_iter().filter(|it| handshake.is_pending(it)).collect();
         done.iter().for_each(|it| handshake.notice_done(it));
         self.desk.put_back(shard, handshake);
         self.desk.note(shard, names, Guest::default());
-        if self.desk.handshake(shard).desk().folded_len() != folded {
+        if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
         }
-        self.tell_others(from, to_sender, &closed, &done);
+        self.passing.remember(&closed, &done);
+        self.tell_others(from, &closed, &done);
+        // Also if there is nothing to tell yet: it waits for that.
+        self.passing.of(from).tell(&closed_here, &done_here);
+    }
+
+    /// Of these tokens, those that are known to be closed elsewhere.
+    pub(super) fn known_closed(&self, tokens: &[Token]) -> Vec<TokenName> {
+        let closed = &self.passing.closed;
+        let names = tokens.iter().filter(|_| !closed.is_empty()).map(Token::name);
+        names.filter(|name| closed.contains(name)).collect()
+    }
+
+    /// How many slots are folded, at whatever desk here.
+    pub(super) fn folded_len(&mut self, shard: u16) -> u64 {
+        let handshake = self.desk.handshake(shard);
+        let inherited = handshake.inherited().map(|(_, desk)| desk.folded_len()).sum::<u64>();
+        handshake.desk().folded_len() + inherited
     }
 
     /// A site that does not belong to the cluster any more has nothing to hear.
     pub(super) fn let_gone_servers_be(&mut self) {
-        if !self.desk.keeps_for_others() {
-            return;
+        if !self.desk.keeps_for_others() || self.settings.transient.is_some() {
+            return; // A relay does not know who belongs to the cluster.
         }
         let members = &self.links.membership.members;
         let is_gone = |server: &Name| server.site().is_some_and(|site| !members.contains(&site));
@@ -138,16 +268,77 @@ impl Shard {
         }
     }
 
-    /// Who has passed something on is told what has become of it, and what was news here is told to all.
-    fn tell_others(&mut self, from: SiteId, to_sender: Peer, closed: &[TokenName], done: &[NoticeDone]) {
-        let others: Vec<SiteId> = self.links.peers.keys().copied().filter(|site| *site != from).collect();
-        for site in others {
-            let peer = self.passing.peers.entry(site).or_default();
-            peer.closed.extend_from_slice(closed);
-            peer.done.extend_from_slice(done);
+    /// What was news here is told to all.
+    fn tell_others(&mut self, from: Name, closed: &[TokenName], done: &[NoticeDone]) {
+        if closed.is_empty() && done.is_empty() {
+            return;
         }
-        let sender = self.passing.peers.entry(from).or_default();
-        sender.closed.extend(to_sender.closed);
-        sender.done.extend(to_sender.done);
+        let peers = self.links.peers.keys().map(|site| Name::of_site(*site));
+        let relays = self.passing.others.keys().copied().filter(|name| name.site().is_none());
+        for name in peers.chain(relays).filter(|name| *name != from).collect::<Vec<_>>() {
+            self.passing.of(name).tell(closed, done);
+        }
+    }
+
+    /// What a relay that has come is to hear: what has become of what it has passed on, and last words for it.
+    pub(super) fn answer_to_relay(&mut self, relay: Name) -> Option<Box<PassedOn>> {
+        let mut passed_on = self.passing.take(relay);
+        if self.desk.keeps_for_others() {
+            // Tokens for it are in the view.
+            self.collect_kept(|_| false, |server| server == relay, &mut passed_on);
+        }
+        (!passed_on.is_empty()).then(|| Box::new(passed_on))
+    }
+
+    /// What a relay passes on to a server that it comes to. The tokens for that one are in its view.
+    pub(super) fn pass_to_parent(
+        &mut self,
+        parent: Name,
+        is_chosen: bool,
+        now_ms: u64,
+    ) -> Option<Box<PassedOn>> {
+        let mut passed_on = self.passing.take(parent);
+        if self.keeps_for_parent(parent, is_chosen, now_ms) {
+            let goes = |server| is_chosen || server == parent;
+            self.collect_kept(|target| is_chosen && target != parent, goes, &mut passed_on);
+            self.passing.of(parent).sent_ms = Some(now_ms);
+        }
+        (!passed_on.is_empty()).then(|| Box::new(passed_on))
+    }
+
+    /// Has a relay something to say to a server for others?
+    pub(super) fn has_word_for(&self, parent: Name, is_chosen: bool, now_ms: u64) -> bool {
+        let other = self.passing.others.get(&parent);
+        other.is_some_and(|other| !other.closed.is_empty() || !other.done.is_empty())
+            || self.keeps_for_parent(parent, is_chosen, now_ms)
+    }
+
+    fn keeps_for_parent(&self, parent: Name, is_chosen: bool, now_ms: u64) -> bool {
+        let is_due = self.passing.others.get(&parent).is_none_or(|other| other.is_due(now_ms));
+        is_due && self.desk.keeps_for_others() && self.keeps_for(|target| is_chosen || target == parent)
+    }
+
+    /// What a relay learns of an answer besides what concerns itself.
+    pub(super) fn hear_parent(&mut self, shard: u16, parent: Name, answer: &Answer, now: Moment) {
+        // Tokens for slots here, that were kept there, have just been tried.
+        let closed = self.desk.handshake(shard).closed_among(&answer.view);
+        let mut names: Vec<Name> = answer.view.tokens().iter().map(|token| token.source).collect();
+        let mut done_here = Vec::new();
+        if let Some(PassedOn { closed, notices, done, .. }) = answer.passed_on.as_deref() {
+            names.extend(closed.iter().map(|name| name.source));
+            names.extend(notices.iter().map(|notice| *notice.client()));
+            names.extend(done.iter().map(|done| done.client));
+            let mut handshake = self.desk.take(shard);
+            let mut rows = Rows::taking(self, now);
+            for notice in notices {
+                done_here.extend(handshake.act_on_notice(&mut rows, notice));
+            }
+            let closed: Vec<_> = closed.iter().filter(|name| handshake.token_closed(name)).cloned().collect();
+            done.iter().for_each(|done| handshake.notice_done(done));
+            self.desk.put_back(shard, handshake);
+            self.passing.remember(&closed, &[]);
+        }
+        self.desk.note(shard, names, Guest::default());
+        self.passing.of(parent).tell(&closed, &done_here);
     }
 }

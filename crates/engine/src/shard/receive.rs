@@ -8,6 +8,7 @@ use crate::{
     counter::Counter,
     counters::VERSION_MAX,
     entry::Entry,
+    handoff::Name,
     links::{Changed, KeyRow, Part, SharedPart, Sweep, Swept, WireRow},
 };
 
@@ -48,7 +49,7 @@ impl Shard {
             self.give(from, ask);
         }
         if let Some(passed_on) = passed_on {
-            self.take_passed_on(shard, from, *passed_on, now);
+            self.take_passed_on(shard, Name::of_site(from), *passed_on, now);
         }
         self.settle(now);
         self.settle_removed(now);

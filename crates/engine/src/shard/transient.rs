@@ -16,7 +16,8 @@ use crate::{
     counter::Counter,
     counters::Index,
     handoff::{
-        Answer, BadAnswer, Deltas, Key, Name, Open, Opening, Reading, Readings, Server, Transient, Visit,
+        Answer, BadAnswer, Deltas, Key, Name, Open, Opening, RELAY_TIER, Reading, Readings, Server,
+        Transient, Visit,
     },
     slot_of,
 };
@@ -27,6 +28,8 @@ const VISITS_BYTES_MAX: usize = 4 * EXCHANGE_BYTES_MAX;
 const SEEN_MAX: usize = 16 * 1024;
 /// What a counter costs in a token besides its key, in bytes, at most.
 const DELTA_BYTES: usize = 24;
+/// What a value costs in an answer besides its key, in bytes, at most.
+const READING_BYTES: usize = 48;
 
 /// What a transient replica has besides its counters.
 #[derive(Debug, Default)]
@@ -41,6 +44,8 @@ pub(super) struct Pending {
     said: BTreeSet<u16>,
     /// Where the next round of visits goes on.
     next_shard: u16,
+    /// And where asking for values does.
+    next_ask: usize,
 }
 
 impl Pending {
@@ -73,6 +78,21 @@ struct Seen {
     set_aside: Pn,
 }
 
+/// As many of the keys as should be asked for at once, and where to go on the next time.
+fn in_turn(keys: &[&Key], from: usize) -> (Vec<Key>, usize) {
+    let start = if from < keys.len() { from } else { 0 };
+    let (mut asks, mut bytes) = (Vec::new(), 0);
+    for key in keys[start..].iter().chain(&keys[..start]) {
+        bytes += key.bytes().len() + READING_BYTES;
+        if bytes > EXCHANGE_BYTES_MAX && !asks.is_empty() {
+            break;
+        }
+        asks.push((*key).clone());
+    }
+    let next = (start + asks.len()) % keys.len().max(1);
+    (asks, next)
+}
+
 /// The hash slots of a shard.
 fn slots_of(shard: u16, shards: u16) -> std::ops::RangeInclusive<(u16, Index)> {
     let each = SLOTS / shards;
@@ -82,6 +102,27 @@ fn slots_of(shard: u16, shards: u16) -> std::ops::RangeInclusive<(u16, Index)> {
 impl Shard {
     fn transient(&self) -> Option<Transient> {
         self.settings.transient
+    }
+
+    pub(super) fn is_relay(&self) -> bool {
+        self.settings.transient.is_some_and(|transient| transient.tier == RELAY_TIER)
+    }
+
+    /// May so much wait here besides what does? At a site nothing waits.
+    pub(super) fn has_room_for(&self, deltas: &Deltas) -> bool {
+        let Some(Transient { pending_max, .. }) = self.transient() else { return true };
+        self.pending.by_slot.len() + deltas.len() <= pending_max
+    }
+
+    /// Is something here that no token carries?
+    pub(super) fn has_own(&self) -> bool {
+        !self.pending.by_slot.is_empty()
+    }
+
+    /// Is something here that this server can be handed, or that it has not confirmed?
+    pub(crate) fn has_pending(&self, server: Option<Name>) -> bool {
+        let mut tokens = self.desk.handshakes().flat_map(|(_, handshake)| handshake.tokens());
+        self.has_own() || tokens.any(|token| Some(token.target) == server)
     }
 
     /// All counters of a transient replica are in memory; those that are not handed over are listed.
@@ -113,6 +154,8 @@ impl Shard {
             Action::Add { add, operation: None } if add == Add::of(add.amount) => {
                 self.add_transient(key, add, now).map(Reply::Added)
             }
+            // Who reads at a relay may read again: its parents are asked from now on.
+            Action::Get if self.is_relay() => Ok(Reply::Value(self.ask(key))),
             Action::Get => Ok(Reply::Value(self.transient_value(key))),
             _ => Err(Refusal::OnlyAtSites),
         }
@@ -208,7 +251,7 @@ impl Shard {
         self.pending.seen = seen;
     }
 
-    /// What a relay was handed counts.
+    /// A relay was handed counts.
     pub(super) fn note_credit(&mut self, index: Index) {
         self.note_pending(index);
         let key = self.counters.get(index).key.clone();
@@ -291,14 +334,14 @@ impl Shard {
             }
             let visit = self.visit_to(shard, server, chosen, opening);
             let tokens = visit.view.tokens().iter().flat_map(|token| token.value.keys());
-            bytes +=
-                64 + visit.keys().chain(tokens).map(|key| key.bytes().len() + DELTA_BYTES).sum::<usize>();
+            let keys = visit.keys().chain(tokens.map(Key::bytes));
+            bytes += 64 + keys.map(|key| key.len() + DELTA_BYTES).sum::<usize>();
             visits.push((shard, visit));
         }
         visits
     }
 
-    fn shards_to_visit(&self, server: Server, chosen: bool) -> BTreeSet<u16> {
+    pub(super) fn shards_to_visit(&self, server: Server, chosen: bool) -> BTreeSet<u16> {
         let each = SLOTS / server.shards.max(1);
         let mut due = BTreeSet::new();
         for (shard, handshake) in self.desk.handshakes() {
@@ -317,19 +360,23 @@ impl Shard {
         due
     }
 
-    fn visit_to(&mut self, shard: u16, server: Server, chosen: bool, opening: Opening) -> Visit {
+    pub(super) fn visit_to(&mut self, shard: u16, server: Server, chosen: bool, opening: Opening) -> Visit {
         let Server { name, tier, shards } = server;
         let wants_slot = chosen && self.pending.by_slot.range(slots_of(shard, shards)).next().is_some();
         self.desk.visit_server(shard, name, wants_slot);
         let each = SLOTS / shards.max(1);
         let is_here = |key: &&Key| slot_of(key.bytes()) / each == shard;
-        let asks: Vec<Key> =
-            if chosen { self.pending.seen.keys().filter(is_here).cloned().collect() } else { Vec::new() };
+        let asked: Vec<&Key> =
+            if chosen { self.pending.seen.keys().filter(is_here).collect() } else { Vec::new() };
+        let (asks, next_ask) = in_turn(&asked, self.pending.next_ask);
+        if chosen {
+            self.pending.next_ask = next_ask;
+        }
         let handshake = self.desk.handshake(shard);
         let view =
             handshake.view(&Addressee { id: &name, tier, stands_for: &[] }, Readings::new(), wants_slot);
         let notice = handshake.last_words().filter(|_| chosen).cloned();
-        Visit { view, opening, asks, notice }
+        Visit { view, opening, asks, notice, passed_on: None }
     }
 
     /// Takes in a server's answer.
@@ -343,6 +390,7 @@ impl Shard {
         if *answer.view.id() != server.name || answer.view.tier() != server.tier {
             return Err(BadAnswer::OtherServer);
         }
+        let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         let mut rows = super::handoff::Rows::handing_over(self, shard, server.shards, now);
         let merged = handshake.merge(&mut rows, &answer.view);
@@ -350,6 +398,9 @@ impl Shard {
         let is_done = answer.keeps_notice && handshake.last_words().is_some();
         self.desk.put_back(shard, handshake);
         merged?;
+        if self.folded_len(shard) != folded {
+            self.desk.note_archives(shard);
+        }
         if is_done {
             self.pending.said.insert(shard);
         }
@@ -357,6 +408,9 @@ impl Shard {
         let keeps_slot = answer.view.has_slot_for(&own_name) || has_token;
         self.desk.hear_of_slot(shard, server.name, keeps_slot);
         self.desk.note_own(shard);
+        if self.is_relay() {
+            self.hear_parent(shard, server.name, answer, now);
+        }
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 
 mod bounded;
 mod folding;
+mod relays;
 mod same_steps;
 mod storm;
 mod vectors;

@@ -2,9 +2,9 @@
 
 use quipu_crdt::testing::Random;
 use quipu_engine::{
-    Action, Add, Command, Envelope, Host, Membership, Moment, Released, Reply, Settings, Shards, SiteId,
-    Ticket,
-    handoff::{Answer, Name, Open, Opening, Server, Transient, Visit},
+    Action, Add, Command, Envelope, Host, Membership, Moment, Refusal, Released, Reply, Settings, Shards,
+    SiteId, Ticket,
+    handoff::{Answer, Name, Open, Opening, RELAY_TIER, Round, Server, Transient, Visit},
 };
 use quipu_storage::{
     Flush, ShardId, Store,
@@ -56,6 +56,17 @@ impl Node {
         Self::new(settings, vec![EDGE_SHARD], Membership::alone(settings.site))
     }
 
+    pub(crate) fn relay(number: u8) -> Self {
+        let transient = Transient {
+            name: Name::drawn([0x40 + number; 16]),
+            tier: RELAY_TIER,
+            opening: Opening::default(),
+            pending_max: PENDING_MAX,
+        };
+        let settings = Settings { transient: Some(transient), ..Settings::default() };
+        Self::new(settings, shards().all().collect(), Membership::alone(settings.site))
+    }
+
     fn new(settings: Settings, shards: Vec<ShardId>, membership: Membership) -> Self {
         let memory = Memory::new();
         let host = open(&memory, settings, &membership, &shards, 0);
@@ -90,7 +101,11 @@ impl Node {
     }
 
     pub(crate) fn server(&self) -> Server {
-        Server { name: Name::of_site(self.settings.site), tier: 0, shards: shards().count() }
+        let (name, tier) = match self.settings.transient {
+            Some(Transient { name, tier, .. }) => (name, tier),
+            None => (Name::of_site(self.settings.site), 0),
+        };
+        Server { name, tier, shards: shards().count() }
     }
 
     /// Brings the table up to date.
@@ -102,14 +117,27 @@ impl Node {
         }
     }
 
-    fn commit(&mut self, now_ms: u64) -> Vec<(Ticket, Reply)> {
+    pub(crate) fn commit(&mut self, now_ms: u64) -> Vec<(Ticket, Reply)> {
         let mut released = Released::default();
         self.host.commit(moment(now_ms), &mut released);
         released.replies
     }
 
     fn shard_of(&self, key: &[u8]) -> ShardId {
-        if self.settings.transient.is_some() { EDGE_SHARD } else { shards().of(key) }
+        if self.is_edge() { EDGE_SHARD } else { shards().of(key) }
+    }
+
+    fn is_edge(&self) -> bool {
+        self.settings.transient.is_some_and(|transient| transient.tier > RELAY_TIER)
+    }
+
+    pub(crate) fn is_relay(&self) -> bool {
+        self.settings.transient.is_some_and(|transient| transient.tier == RELAY_TIER)
+    }
+
+    /// The shard of this node that deals with a shard of the cluster.
+    fn own_shard(&self, shard: u16) -> ShardId {
+        if self.is_edge() { EDGE_SHARD } else { ShardId(shard) }
     }
 
     pub(crate) fn run(&mut self, key: &[u8], action: Action<'_>, now_ms: u64) -> Reply {
@@ -133,26 +161,51 @@ impl Node {
     }
 
     pub(crate) fn open_handoffs(&mut self) -> Open {
-        self.host.not_handed_over(EDGE_SHARD)
+        let mut open = Open::default();
+        for shard in self.shards.clone() {
+            let part = self.host.not_handed_over(shard);
+            open.pending += part.pending;
+            open.tokens.extend(part.tokens);
+            open.servers.extend(part.servers);
+            open.last_words += part.last_words;
+        }
+        open
     }
 
     /// What it has to say to a server, which is durable.
     pub(crate) fn visits(&mut self, server: Server, chosen: bool, now_ms: u64) -> Vec<(u16, Visit)> {
+        if self.is_relay() {
+            return self.round(server, Round { chosen, all: true }, now_ms);
+        }
         let visits = self.host.visits(EDGE_SHARD, server, chosen);
         self.commit(now_ms);
         visits
     }
 
+    /// What a relay has to say.
+    pub(crate) fn round(&mut self, server: Server, round: Round, now_ms: u64) -> Vec<(u16, Visit)> {
+        for shard in self.shards.clone() {
+            self.host.speak(shard, Ticket(0), server, round, moment(now_ms));
+        }
+        let said = self.commit(now_ms).into_iter().flat_map(|(_, reply)| match reply {
+            Reply::Visits(visits) => visits,
+            other => panic!("{other:?}"),
+        });
+        said.collect()
+    }
+
     pub(crate) fn take(&mut self, shard: u16, visit: Visit, now_ms: u64) -> Reply {
         assert!(visit.speaks_only_of(|key| shards().of(key) == ShardId(shard)));
-        self.host.visit(ShardId(shard), Ticket(0), visit, true, moment(now_ms));
+        let is_leaf = visit.view.tier() > RELAY_TIER;
+        self.host.visit(ShardId(shard), Ticket(0), visit, is_leaf, moment(now_ms));
         let mut replies = self.commit(now_ms);
         assert_eq!(replies.len(), 1);
         replies.remove(0).1
     }
 
     pub(crate) fn answered(&mut self, shard: u16, server: Server, answer: &Answer, now_ms: u64) {
-        self.host.answered(EDGE_SHARD, shard, server, answer, moment(now_ms)).expect("an honest server");
+        let own = self.own_shard(shard);
+        self.host.answered(own, shard, server, answer, moment(now_ms)).expect("an honest server");
         self.commit(now_ms);
     }
 
@@ -162,6 +215,8 @@ impl Node {
         for (shard, visit) in self.visits(server, chosen, now_ms) {
             match site.take(shard, visit, now_ms) {
                 Reply::Visited(answer) => self.answered(shard, server, &answer, now_ms),
+                // It retires.
+                Reply::Refused(Refusal::Leaving) => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -45,6 +45,8 @@ settings! {
     LINK "link" Some("127.0.0.1:7381");
     PEERS "peers" None;
     JOIN "join" None;
+    TIER "tier" Some("0");
+    PARENTS "parents" None;
     CLUSTER "cluster" None;
     DURABILITY "durability" Some("always");
     MEMORY "memory" Some("1GiB");

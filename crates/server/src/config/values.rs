@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    CLUSTER_BYTES_MAX, IDMP_FPP_MAX, IDMP_FPP_MIN, PeerAddress, SHARDS_MAX, SITES_MAX,
+    CLUSTER_BYTES_MAX, IDMP_FPP_MAX, IDMP_FPP_MIN, PARENTS_MAX, PeerAddress, SHARDS_MAX, SITES_MAX,
     TCP_KEEPALIVE_SECONDS_MAX,
 };
 
@@ -71,6 +71,26 @@ pub(super) fn peers(text: &str) -> Result<Vec<PeerAddress>, String> {
         ));
     }
     Ok(peers)
+}
+
+/// `host:port,host:port`.
+pub(super) fn parents(text: &str) -> Result<Vec<String>, String> {
+    let mut parents: Vec<String> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+        if !is_peer_address(part) {
+            return Err(format!(
+                "has {part:?}, which is no address; give HOST:PORT such as 10.0.0.1:7381, apart by commas"
+            ));
+        }
+        if parents.iter().any(|other| other == part) {
+            return Err(format!("has {part} twice; leave one out"));
+        }
+        parents.push(part.to_owned());
+    }
+    match parents.len() {
+        0..=PARENTS_MAX => Ok(parents),
+        many => Err(format!("names {many} parents; a relay has at most {PARENTS_MAX}")),
+    }
 }
 
 fn peer(text: &str) -> Result<PeerAddress, String> {

@@ -29,6 +29,7 @@ mod limits;
 mod list;
 mod problem;
 mod request;
+pub mod retire;
 mod running;
 mod serve;
 mod show;
@@ -68,6 +69,10 @@ pub trait Counters: Clone + Send + Sync + 'static {
         _exchange: Exchange,
     ) -> impl Future<Output = Result<Exchanged, ExchangeTrouble>> + Send {
         async { Err(ExchangeTrouble::NotNow("nothing can be handed over to this node".to_owned())) }
+    }
+    /// Lets a relay retire, and tells how far it is.
+    fn retire(&self) -> impl Future<Output = Result<retire::Retiring, retire::RetireTrouble>> + Send {
+        async { Err(retire::RetireTrouble::NoRelay) }
     }
     /// Who belongs to the cluster; `None`: this node knows of none.
     fn cluster(&self) -> Option<sites::Cluster> {
@@ -110,6 +115,7 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
         .route("/v1/exchange", post(exchange::exchange::<C>))
+        .route("/v1/retire", post(retire::retire::<C>))
         .route("/v1/audit", get(audit::audit::<C>))
         .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
         .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))

@@ -149,6 +149,7 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::TooManyPending { .. } | Refusal::Leaving => {
             (StatusCode::SERVICE_UNAVAILABLE, "not-handed-over", "Nothing more can wait here")
         }
+        Refusal::CannotRetire(_) => (StatusCode::CONFLICT, "cannot-retire", "The relay cannot retire so"),
         Refusal::BadVisit(_) => (StatusCode::BAD_REQUEST, "bad-visit", "This is not what an edge says"),
         Refusal::OtherServer { .. } => {
             (StatusCode::CONFLICT, "other-server", "This was meant for another server")

@@ -12,7 +12,7 @@ use std::{
 
 use quipu_engine::{Membership, SiteId};
 use quipu_storage::ShardId;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use super::{
     Frame, Identity,
@@ -39,6 +39,8 @@ pub(crate) struct Board {
     turned_away: Mutex<Option<String>>,
     /// Sites that were removed, and where they were found: they have yet to be told.
     farewells: Mutex<Vec<(SiteId, String)>>,
+    /// Places for relays.
+    pub(super) relays: Arc<Semaphore>,
     /// Limits what is logged of those who dial.
     complaints: Throttle,
     /// Why this site talks to nobody any more, once that is so.
@@ -147,6 +149,7 @@ impl Board {
             started: Instant::now(),
             turned_away: Mutex::default(),
             farewells: Mutex::default(),
+            relays: Arc::new(Semaphore::new(super::RELAYS_MAX)),
             complaints: Throttle::default(),
             stopped: OnceLock::new(),
         };

@@ -12,7 +12,11 @@
 //! [`Frame`] says what the kinds mean and who sends them when; [`Inbox`] finds frames in what arrives.
 
 use minicbor::{Decode, Encode};
-use quipu_engine::{MESSAGE_BYTES_MAX, SiteId, council::SITES_MAX};
+use quipu_engine::{
+    MESSAGE_BYTES_MAX, SiteId,
+    council::SITES_MAX,
+    handoff::exchange::{ESTATE_BYTES_MAX, EXCHANGE_MESSAGE_BYTES_MAX},
+};
 use quipu_storage::ShardId;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -26,6 +30,13 @@ const SHARD_BYTES: usize = 2;
 pub const HELLO_BYTES_MAX: usize = 16 * 1024;
 /// The longest frame after the handshake: kind, shard and message.
 pub const FRAME_BYTES_MAX: usize = 1 + SHARD_BYTES + MESSAGE_BYTES_MAX;
+/// The longest frame between a relay and a site.
+pub const RELAY_FRAME_BYTES_MAX: usize = 1 + max(EXCHANGE_MESSAGE_BYTES_MAX, ESTATE_BYTES_MAX);
+
+const fn max(one: usize, other: usize) -> usize {
+    if one > other { one } else { other }
+}
+
 /// What is said of a refusal is cut here.
 pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 
@@ -37,6 +48,8 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 ///    `Draining` while they leave, and a `Beat` every second. A link over which nothing has come for five seconds is closed.
 /// 3. To a site that was removed, and whose `Hello` says that it does not know, `Council` and `Refused` are sent in place
 ///    of anything else, whoever has dialled.
+/// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange` and `Estate`, and gets `Exchanged`
+///    and `Adopted`; both send beats. What is wrong is answered with `Refused`.
 ///
 /// Anything else, or in another order, closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,6 +79,15 @@ pub enum Frame<'a> {
     },
     /// How far the sender, which leaves, has got. Kind 8; the body is CBOR.
     Draining(Draining),
+    /// A relay hands over: what edges say with `POST /v1/exchange`. Kind 9; the body is that of such a request. The first
+    /// one has no visits, and stands in the place of a `Hello`.
+    Exchange(&'a [u8]),
+    /// The answer to that. Kind 10; the body is that of such an answer.
+    Exchanged(&'a [u8]),
+    /// What a relay that retires leaves of one shard. Kind 11; the body has the same format.
+    Estate(&'a [u8]),
+    /// What became of it. Kind 12; the body has the same format.
+    Adopted(&'a [u8]),
 }
 
 /// How far a site that leaves has got: what must come to its end before it says in the council that it leaves.
@@ -203,7 +225,11 @@ impl<'a> Frame<'a> {
                 into.extend_from_slice(message);
             }
             Self::Beat => {}
-            Self::Council(bytes) => into.extend_from_slice(bytes),
+            Self::Council(bytes)
+            | Self::Exchange(bytes)
+            | Self::Exchanged(bytes)
+            | Self::Estate(bytes)
+            | Self::Adopted(bytes) => into.extend_from_slice(bytes),
             Self::Leave { leaves } => into.push(u8::from(*leaves)),
             Self::Draining(draining) => encode_body(draining, into),
         }
@@ -230,6 +256,10 @@ impl<'a> Frame<'a> {
             Self::Council(_) => 6,
             Self::Leave { .. } => 7,
             Self::Draining(_) => 8,
+            Self::Exchange(_) => 9,
+            Self::Exchanged(_) => 10,
+            Self::Estate(_) => 11,
+            Self::Adopted(_) => 12,
         }
     }
 
@@ -244,6 +274,10 @@ impl<'a> Frame<'a> {
             Self::Council(_) => "a message for the council",
             Self::Leave { .. } => "a Leave",
             Self::Draining(_) => "a Draining",
+            Self::Exchange(_) => "an Exchange",
+            Self::Exchanged(_) => "an Exchanged",
+            Self::Estate(_) => "an Estate",
+            Self::Adopted(_) => "an Adopted",
         }
     }
 
@@ -277,6 +311,10 @@ impl<'a> Frame<'a> {
                 draining.behind.truncate(SITES_MAX);
                 Self::Draining(draining)
             }
+            9 => Self::Exchange(body),
+            10 => Self::Exchanged(body),
+            11 => Self::Estate(body),
+            12 => Self::Adopted(body),
             kind => return Err(BadFrame::Kind(*kind)),
         })
     }

@@ -9,7 +9,9 @@ mod board;
 mod farewell;
 mod frame;
 mod hello;
+mod parent;
 mod queue;
+mod relays;
 mod session;
 mod throttle;
 mod wire;
@@ -25,16 +27,20 @@ use tokio::{
 };
 
 use self::{
-    backoff::BackOff,
     board::{Peer, Wanted},
     session::{End, Session},
 };
 
-pub(crate) use self::board::Board;
+pub(crate) use self::{
+    backoff::BackOff,
+    board::Board,
+    parent::{Parent, Unanswered},
+    throttle::{Throttle, Verdict},
+};
 pub use self::{
     frame::{
         BadFrame, Behind, Draining, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Inbox, REFUSED_TEXT_BYTES_MAX,
-        Reason, Refused,
+        RELAY_FRAME_BYTES_MAX, Reason, Refused,
     },
     hello::{Hello, Identity, Instance, PROTOCOL, Rejection, Run, Seen},
 };
@@ -42,6 +48,8 @@ pub use self::{
 /// So many connections may be in their handshake. One beyond is closed at once; whoever should have got it dials again, or
 /// is dialled.
 const HANDSHAKES_MAX: usize = 64;
+/// So many relays may be connected. Each may send a large message at any time.
+const RELAYS_MAX: usize = 128;
 /// How long a dial may take.
 const DIAL_MAX: Duration = Duration::from_secs(3);
 /// Of two links the one that the lower number has dialled stays; so the higher one lets it try first.
@@ -58,7 +66,12 @@ const FILES_OTHERS: usize = 8;
 
 /// How many files the links to so many peers may have open.
 pub(crate) const fn files_max(peers: usize) -> usize {
-    HANDSHAKES_MAX + FILES_PER_PEER * peers + FILES_OTHERS
+    HANDSHAKES_MAX + RELAYS_MAX + FILES_PER_PEER * peers + FILES_OTHERS
+}
+
+/// How many files a relay may have open because of so many parents.
+pub(crate) const fn files_of_relay(parents: usize) -> usize {
+    if parents == 0 { 0 } else { FILES_PER_PEER * parents + FILES_OTHERS }
 }
 
 /// The node behind the links.
@@ -93,6 +106,10 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     fn draining(&self, from: SiteId, draining: Draining);
     /// This site must not count any more, and this is why.
     fn stop_counting(&self, why: &str);
+    /// Takes in what a relay says. The answer comes when it is durable; the error is for the relay.
+    fn exchange(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
+    /// Takes over what a relay leaves.
+    fn adopt(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
 }
 
 /// Takes and makes links until it is dropped.

@@ -3,22 +3,17 @@
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use quipu_engine::SiteId;
-use tokio::{
-    net::TcpStream,
-    sync::Semaphore,
-    time::{MissedTickBehavior, interval, timeout},
-};
+use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
 use super::{
     Frame, Hello, Inside, Reason, Refused, Rejection, Seen,
     board::{Entered, Peer},
     frame::{FRAME_BYTES_MAX, HELLO_BYTES_MAX},
     queue::Queue,
-    wire::{Broken, Reader, Wire, send_all},
+    relays,
+    wire::{Broken, Reader, Wire, write},
 };
 
-/// How often a site says that it is there.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// A handshake that takes longer is given up.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(5);
 /// So many bytes of a peer's messages may wait for the workers; then it is not read from until they have caught up.
@@ -57,6 +52,20 @@ enum Failure {
     NotNow(String),
 }
 
+/// Whom a connection has brought.
+enum Met {
+    /// Another site of the cluster.
+    Site(SiteId),
+    /// A relay, and what it has said.
+    Relay { first: Vec<u8> },
+}
+
+/// What whoever has dialled says first.
+enum First {
+    Hello(Hello),
+    Exchange(Vec<u8>),
+}
+
 /// One connection.
 pub(crate) struct Session<N> {
     node: N,
@@ -78,14 +87,18 @@ impl<N: Inside> Session<N> {
     pub(crate) async fn run<P>(mut self, agreed: P) -> End {
         let handshake = timeout(HANDSHAKE_MAX, async {
             match self.dialled {
-                Some(number) => self.introduce(number).await,
+                Some(number) => self.introduce(number).await.map(Met::Site),
                 None => self.welcome().await,
             }
         });
         let result = handshake.await.unwrap_or(Err(Failure::Slow));
         drop(agreed);
         let site = match result {
-            Ok(site) => site,
+            Ok(Met::Site(site)) => site,
+            Ok(Met::Relay { first }) => {
+                relays::serve(self.node, self.wire, self.address, first).await;
+                return End::WasUp;
+            }
             Err(failure) => return self.give_up(&failure).await,
         };
         match self.node.board().enter(site, self.dialled.is_some()) {
@@ -113,7 +126,7 @@ impl<N: Inside> Session<N> {
         let received = self.positions(expected).await?;
         let own = self.node.board().identity();
         self.wire.send(&Frame::Hello(own.hello(number, &membership))).await?;
-        let hello = self.receive_hello(Some(expected)).await?;
+        let hello = self.receive_hello(expected).await?;
         let own = self.node.board().identity();
         if hello.site.number != number {
             let (site, own) = (own.site, hello.site);
@@ -142,7 +155,7 @@ impl<N: Inside> Session<N> {
             return Ok(format!("site {site} was not removed"));
         };
         self.wire.send(&Frame::Hello(board.identity().hello(site.number, &membership))).await?;
-        match self.receive_hello(Some(site)).await {
+        match self.receive_hello(site).await {
             Ok(hello) if hello.site == site => {}
             Ok(_) => return Ok(format!("another site is found where site {site} was")),
             Err(Failure::Refused(_)) => {
@@ -156,8 +169,11 @@ impl<N: Inside> Session<N> {
     }
 
     /// The side that was dialled.
-    async fn welcome(&mut self) -> Result<SiteId, Failure> {
-        let hello = self.receive_hello(None).await?;
+    async fn welcome(&mut self) -> Result<Met, Failure> {
+        let hello = match self.receive_first().await? {
+            First::Hello(hello) => hello,
+            First::Exchange(first) => return Ok(Met::Relay { first }),
+        };
         let seen = self.check(&hello)?;
         // Before the other side reads how long its streams are.
         let received = self.positions(hello.site).await?;
@@ -168,22 +184,36 @@ impl<N: Inside> Session<N> {
         let told = self.receive_positions().await?;
         self.node.board().identity().check_positions(hello.site, &told, &received)?;
         self.remember(hello.site, seen)?;
-        Ok(hello.site)
+        Ok(Met::Site(hello.site))
+    }
+
+    /// What whoever has dialled says first.
+    async fn receive_first(&mut self) -> Result<First, Failure> {
+        let first = self.wire.receive(HELLO_BYTES_MAX, |frame| match frame {
+            Frame::Hello(hello) => Ok(First::Hello(hello)),
+            Frame::Exchange(bytes) => Ok(First::Exchange(bytes.to_vec())),
+            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            other => Err(Failure::Order(other.name())),
+        });
+        let first = first.await??;
+        if let First::Hello(hello) = &first {
+            self.claimed = Some(hello.site);
+        }
+        Ok(first)
     }
 
     /// Whoever was dialled may say first that this site was removed.
-    async fn receive_hello(&mut self, dialled: Option<SiteId>) -> Result<Hello, Failure> {
-        let bytes_max = if dialled.is_some() { FRAME_BYTES_MAX } else { HELLO_BYTES_MAX };
+    async fn receive_hello(&mut self, dialled: SiteId) -> Result<Hello, Failure> {
         loop {
             let node = self.node.clone();
-            let hello = self.wire.receive(bytes_max, |frame| match (frame, dialled) {
-                (Frame::Hello(hello), _) => Ok(Some(hello)),
-                (Frame::Council(notice), Some(from)) => {
-                    node.council(from, notice);
+            let hello = self.wire.receive(FRAME_BYTES_MAX, |frame| match frame {
+                Frame::Hello(hello) => Ok(Some(hello)),
+                Frame::Council(notice) => {
+                    node.council(dialled, notice);
                     Ok(None)
                 }
-                (Frame::Refused(refused), _) => Err(Failure::Refused(refused)),
-                (other, _) => Err(Failure::Order(other.name())),
+                Frame::Refused(refused) => Err(Failure::Refused(refused)),
+                other => Err(Failure::Order(other.name())),
             });
             if let Some(hello) = hello.await?? {
                 self.claimed = Some(hello.site);
@@ -284,7 +314,7 @@ impl<N: Inside> Session<N> {
         let Wire { stream, reader } = wire;
         let why = tokio::select! {
             why = read(&node, site, peer, &stream, reader) => why,
-            why = write(peer, &stream, queue) => why,
+            why = write(&stream, queue, |bytes| _ = peer.metrics.bytes_sent.inc_by(bytes as u64)) => why,
             why = queue.closed() => why,
         };
         if peer.leave(queue, &why) {
@@ -345,26 +375,15 @@ async fn take_frames<N: Inside>(
             Frame::Leave { leaves } => node.leave(site, leaves),
             Frame::Draining(draining) => node.draining(site, draining),
             Frame::Refused(refused) => return Err(refused.text),
-            other @ (Frame::Hello(_) | Frame::Positions(_)) => {
+            other @ (Frame::Hello(_)
+            | Frame::Positions(_)
+            | Frame::Exchange(_)
+            | Frame::Exchanged(_)
+            | Frame::Estate(_)
+            | Frame::Adopted(_)) => {
                 return Err(format!("{} after the handshake", other.name()));
             }
         }
     }
     Ok(())
-}
-
-/// Writes until something is wrong, and says what.
-async fn write(peer: &Peer, stream: &TcpStream, queue: &Queue) -> String {
-    let mut beats = interval(BEAT_EVERY);
-    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        let bytes = tokio::select! {
-            bytes = queue.take() => bytes,
-            _ = beats.tick() => Frame::Beat.to_bytes(),
-        };
-        if let Err(broken) = send_all(stream, &bytes).await {
-            return broken.to_string();
-        }
-        peer.metrics.bytes_sent.inc_by(bytes.len() as u64);
-    }
 }

@@ -2,12 +2,18 @@
 
 use std::{future::poll_fn, io, pin::Pin, time::Duration};
 
-use tokio::{io::AsyncWrite, net::TcpStream, time::timeout};
+use tokio::{
+    io::AsyncWrite,
+    net::TcpStream,
+    time::{MissedTickBehavior, interval, timeout},
+};
 
-use super::{Frame, Inbox, frame::BadFrame};
+use super::{Frame, Inbox, frame::BadFrame, queue::Queue};
 
 /// A link over which nothing has come for so long, or over which nothing could be sent, is closed.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
+/// How often each side says that it is there.
+const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// How much is read at once; then it is the other links' turn.
 const READ_BYTES: usize = 64 * 1024;
 /// How long a closing connection waits for the other side, so that it can read the last words.
@@ -66,7 +72,7 @@ impl Reader {
 }
 
 /// Sends all bytes. The other side may read slowly, as long as it reads.
-pub(crate) async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Broken> {
+async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Broken> {
     while !bytes.is_empty() {
         timeout(SILENCE_MAX, stream.writable()).await.map_err(|_| Broken::Stuck)??;
         match stream.try_write(bytes) {
@@ -79,6 +85,22 @@ pub(crate) async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(),
         }
     }
     Ok(())
+}
+
+/// Writes what waits, and a beat every second, until something is wrong, and says what. `sent` hears how many bytes.
+pub(crate) async fn write(stream: &TcpStream, queue: &Queue, sent: impl Fn(usize)) -> String {
+    let mut beats = interval(BEAT_EVERY);
+    beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let bytes = tokio::select! {
+            bytes = queue.take() => bytes,
+            _ = beats.tick() => Frame::Beat.to_bytes(),
+        };
+        if let Err(broken) = send_all(stream, &bytes).await {
+            return broken.to_string();
+        }
+        sent(bytes.len());
+    }
 }
 
 impl Wire {

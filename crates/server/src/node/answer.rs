@@ -90,7 +90,9 @@ fn write_one(form: Form, answer: &Answer, reply: &mut Reply<'_>, heard: Heard<'_
         (_, Answer::Inspected(Some(inspection))) => write_inspection(inspection, reply, heard),
         (_, Answer::Inspected(None)) => reply.null(),
         (_, Answer::Outcome(outcome)) => write_outcome(*outcome, reply),
-        (_, Answer::Visited(_)) => reply.error(&"ERR edges hand over by HTTP"),
+        (_, Answer::Visited(_) | Answer::Visits(_) | Answer::Estate(_) | Answer::Adopted(_)) => {
+            reply.error(&"ERR edges hand over by HTTP");
+        }
     }
 }
 
@@ -106,9 +108,11 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::Unsettled { .. } => "UNSETTLED",
         Refusal::JoinedLately { .. } | Refusal::Joining => "JOINING",
         Refusal::BoundedReset => "BOUNDED",
-        Refusal::OnlyAtSites | Refusal::BadVisit(_) | Refusal::OtherServer { .. } | Refusal::Copy { .. } => {
-            "HANDOFF"
-        }
+        Refusal::OnlyAtSites
+        | Refusal::BadVisit(_)
+        | Refusal::OtherServer { .. }
+        | Refusal::Copy { .. }
+        | Refusal::CannotRetire(_) => "HANDOFF",
         Refusal::TooManyPending { .. } | Refusal::Leaving => "PENDING",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",

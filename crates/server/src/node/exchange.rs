@@ -1,11 +1,8 @@
-//! Edges that hand over: each visit goes to the worker of its shard, and the answers come when all is durable.
+//! Edges and relays that hand over: each visit goes to the worker of its shard, and the answers come when all is durable.
 
 use quipu_engine::{
     Refusal, Reply,
-    handoff::{
-        Name, Server,
-        exchange::{Exchange, Exchanged, ShardAnswer},
-    },
+    handoff::exchange::{self, EXCHANGE_MESSAGE_BYTES_MAX, Exchange, Exchanged, ShardAnswer, Taken},
 };
 use quipu_storage::ShardId;
 use tokio::sync::oneshot;
@@ -14,7 +11,12 @@ use super::{Node, mail::Mail};
 use crate::http::ExchangeTrouble;
 
 impl Node {
-    pub(super) async fn take_exchange(&self, exchange: Exchange) -> Result<Exchanged, ExchangeTrouble> {
+    /// Takes in what an edge or a relay says. A `leaf` is not trusted to speak for others.
+    pub(super) async fn take_exchange(
+        &self,
+        exchange: Exchange,
+        leaf: bool,
+    ) -> Result<Exchanged, ExchangeTrouble> {
         let Exchange { cluster, mut visits } = exchange;
         let (ours, shards) = (self.shared.board().identity().cluster.clone(), self.shared.shards);
         if let Some(theirs) = cluster.filter(|theirs| *theirs != ours) {
@@ -38,7 +40,8 @@ impl Node {
         for (shard, visit) in visits {
             let (answer, answered) = oneshot::channel();
             let worker = self.shared.owner(ShardId(shard));
-            self.shared.post(worker, Mail::Visit { shard: ShardId(shard), visit: Box::new(visit), answer });
+            let visit = Box::new(visit);
+            self.shared.post(worker, Mail::Visit { shard: ShardId(shard), visit, leaf, answer });
             asked.push((shard, answered));
         }
         let mut answers = Vec::with_capacity(asked.len());
@@ -54,7 +57,45 @@ impl Node {
             };
             answers.push((shard, answer));
         }
-        let server = Server { name: Name::of_site(self.shared.site()), tier: 0, shards: shards.count() };
-        Ok(Exchanged { cluster: ours, server, answers })
+        Ok(Exchanged { cluster: ours, server: self.shared.server(), answers })
+    }
+
+    /// The same, of bytes that a relay has sent, and in bytes.
+    pub(super) async fn answer_relay(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let exchange: Exchange = exchange::decode(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
+        let exchanged = self.take_exchange(exchange, false).await;
+        let mut exchanged = exchanged.map_err(|trouble| trouble.to_string())?;
+        loop {
+            let bytes = exchange::encode(&exchanged);
+            if bytes.len() <= EXCHANGE_MESSAGE_BYTES_MAX {
+                return Ok(bytes);
+            }
+            // The rest is as if it was lost on its way: the relay says it again.
+            exchanged.answers.truncate(exchanged.answers.len() / 2);
+        }
+    }
+
+    /// Takes over what a relay leaves of a shard.
+    pub(super) async fn take_estate(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let left = exchange::decode_left(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
+        let (shards, shard) = (self.shared.shards, ShardId(left.shard));
+        if left.shard >= shards.count() || !left.speaks_only_of(|key| shards.of(key) == shard) {
+            return Err(
+                "it speaks of a shard that does not exist, or of counters of another; nothing was done"
+                    .into(),
+            );
+        }
+        let taken = match self.shared.why_not_counting() {
+            Some(why) => Taken::Refused(why.to_owned()),
+            None => {
+                let (worker, estate) = (self.shared.owner(shard), Box::new(left.estate));
+                match self.ask(worker, |answer| Mail::Adopt { shard, estate, answer }).await {
+                    Ok(Reply::Adopted(adoption)) => Taken::Answered(*adoption),
+                    Ok(Reply::Refused(refusal)) | Err(refusal) => Taken::Refused(refusal.to_string()),
+                    Ok(_) => Taken::Refused("the server has answered something else".to_owned()),
+                }
+            }
+        };
+        Ok(exchange::encode(&taken))
     }
 }

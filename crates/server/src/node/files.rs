@@ -53,8 +53,10 @@ impl Places {
 /// Allows the process as many open files as it needs, or as many as it can get, and says how many clients fit.
 pub(super) fn provide(config: &Config) -> Result<Places, ServeError> {
     let has_links = config.link_given || !config.peers.is_empty() || !config.join.is_empty();
-    let links =
-        if has_links { links::files_max(config.peers.len() + config.join.len() + SITES_ADDED) } else { 0 };
+    let links = match has_links {
+        true => links::files_max(config.peers.len() + config.join.len() + SITES_ADDED),
+        false => links::files_of_relay(config.parents.len()),
+    };
     let reserved = TABLE_FILES_MAX + FILES_OTHERS + FILES_PER_WORKER * config.workers + links;
     let wanted = Places::wanted(config);
     let needed = reserved + wanted.all();

@@ -7,6 +7,7 @@ use minicbor::{Decode, Encode};
 use quipu_engine::{
     Council, Shards, SiteId,
     council::{BadChange, Seat},
+    handoff::Name,
 };
 use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write, embedded::FjallTable};
 
@@ -24,6 +25,8 @@ const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
 /// Is the site about to leave the cluster?
 const LEAVING: &[u8] = b"leaving";
+/// Is a relay to retire?
+const RETIRING: &[u8] = b"retiring";
 /// The id that a folder is being restored under.
 const RESTORING: &[u8] = b"restoring";
 
@@ -107,6 +110,24 @@ pub enum FolderError {
         /// What it is.
         site: SiteId,
     },
+    /// A relay's folder, for a site.
+    #[error(
+        "it is the folder of a relay, and --tier says 0; what it is is fixed when a folder is made. Give --tier 1 and --parents, or use another --data"
+    )]
+    IsRelay,
+    /// A site's folder, for a relay.
+    #[error(
+        "it is the folder of site {site}, and --tier says 1; what it is is fixed when a folder is made. Leave --tier out, or use another --data"
+    )]
+    IsSite {
+        /// Whose it is.
+        site: SiteId,
+    },
+    /// A copy of a relay's folder.
+    #[error(
+        "it is the folder of a relay, which cannot be restored: what a copy has may have been handed over since. Start a relay in a new folder; what only the lost one had counted is lost"
+    )]
+    RelayCopy,
     /// The site itself among its peers.
     #[error(
         "--peers names site {own}, which is this site itself; leave it out, or give --site another number"
@@ -134,6 +155,9 @@ struct Stored {
     /// Where a newcomer, or a restored site, finds members of the cluster that it is to join.
     #[n(5)]
     known: Option<BTreeMap<u16, String>>,
+    /// The name of a relay; none: it is a site.
+    #[n(6)]
+    relay: Option<Name>,
 }
 
 /// What a folder says of itself.
@@ -234,6 +258,21 @@ impl Folder {
         write_next(&self.table, LEAVING, is_leaving)
     }
 
+    /// The name of a relay; none: it is a site.
+    pub(super) fn relay(&self) -> Option<Name> {
+        self.stored.relay
+    }
+
+    /// Is a relay to retire?
+    pub(super) fn is_retiring(&self) -> Result<bool, FolderError> {
+        Ok(read::<bool>(&self.table, RETIRING, "retiring")?.is_some_and(|(_, is_retiring)| is_retiring))
+    }
+
+    /// Remembers that a relay is to retire. Durable when it returns.
+    pub(super) fn store_retiring(&self) -> Result<(), FolderError> {
+        write_next(&self.table, RETIRING, true)
+    }
+
     /// What the council has stored, if it has.
     pub(super) fn load_council(&self) -> Result<Option<Vec<u8>>, FolderError> {
         Ok(self.table.get(FOLDER, Slice::KEPT, COUNCIL)?.map(|row| row.bytes))
@@ -264,6 +303,7 @@ impl Stored {
             site: Some(SiteId { number: own, incarnation: 0 }),
             founders: Some(founders),
             known: joins.then_some(known),
+            relay: config.is_relay().then(|| Name::drawn(new_instance().0)),
             ..Self::alone()
         })
     }
@@ -277,6 +317,7 @@ impl Stored {
             instance: Some(new_instance()),
             founders: Some(vec![SiteId::FIRST.number]),
             known: None,
+            relay: None,
         }
     }
 
@@ -296,6 +337,11 @@ impl Stored {
 
     /// Is the folder what was asked for?
     fn check(&self, config: &Config) -> Result<(), FolderError> {
+        match (config.is_relay(), self.relay) {
+            (true, None) => return Err(FolderError::IsSite { site: self.site.unwrap_or(SiteId::FIRST) }),
+            (false, Some(_)) => return Err(FolderError::IsRelay),
+            (true, Some(_)) | (false, None) => {}
+        }
         if let Some(asked) = config.shards.filter(|asked| *asked != self.shards) {
             return Err(FolderError::Shards { found: self.shards, asked });
         }
@@ -332,6 +378,9 @@ impl Plan {
         let unreadable = |what, why: String| FolderError::Unreadable { what, why };
         let stored = read::<Stored>(&table, IDENTITY, "identity")?;
         let (_, stored) = stored.ok_or_else(|| unreadable("identity", "there is none".into()))?;
+        if stored.relay.is_some() {
+            return Err(FolderError::RelayCopy);
+        }
         let old = stored.site.unwrap_or(SiteId::FIRST);
         let council = match table.get(FOLDER, Slice::KEPT, COUNCIL)? {
             Some(row) => Council::decode(&row.bytes).map_err(|bad| unreadable("council", bad.to_string()))?,

@@ -62,6 +62,12 @@ impl Job {
     pub(super) async fn run(self, node: &Node, protocol: Protocol) -> Rendered {
         let (mut out, mut learned) = (Vec::new(), Vec::new());
         let done = match self {
+            // A relay knows no more counters than those that wait there.
+            Self::Scan { .. } | Self::Keys { .. } | Self::Count | Self::Clear
+                if node.shared.relay.is_some() =>
+            {
+                Err(format!("HANDOFF {}", Refusal::OnlyAtSites))
+            }
             Self::Scan { cursor, pattern, count, wants_strings } => {
                 node.scan(cursor, pattern.as_deref(), count).await.map(|(next, keys)| {
                     let keys = if wants_strings { keys } else { Vec::new() };

@@ -79,6 +79,11 @@ impl Shared {
     pub(super) fn write_replication(&self, text: &mut String) -> std::fmt::Result {
         let (board, membership) = (self.board(), self.board().membership());
         let identity = board.identity();
+        if let Some(relay) = &self.relay {
+            let cluster = &identity.cluster;
+            write!(text, "# Replication\r\nrole:master\r\nconnected_slaves:0\r\ncluster:{cluster}\r\n")?;
+            return relay.write_info(text);
+        }
         write!(
             text,
             "# Replication\r\nrole:master\r\nconnected_slaves:0\r\nsite:{}\r\ncluster:{}\r\nsites:{}\r\nepoch:{}\r\n",
@@ -180,6 +185,14 @@ impl Inside for Node {
         self.shared.hear_notice(from, message);
     }
 
+    async fn exchange(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.answer_relay(bytes).await
+    }
+
+    async fn adopt(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.take_estate(bytes).await
+    }
+
     fn leave(&self, from: SiteId, leaves: bool) {
         self.shared.hear_wish(from, leaves);
     }
@@ -202,7 +215,8 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
         runtime.block_on(async {
             tokio::select! {
                 () = links::run(node.clone(), listener) => {}
-                () = super::council::attend(&node) => {}
+                () = super::council::attend(&node), if node.shared.relay.is_none() => {}
+                () = super::relay::attend(&node) => {}
                 // Whoever holds the other end has gone too, if not told.
                 _ = stopped => {}
             }

@@ -13,7 +13,8 @@ use std::{
 
 use mio::Waker;
 use quipu_engine::{
-    Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished, handoff::Visit,
+    Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished,
+    handoff::{Adoption, Answer, Estate, Name, Round, Server, Visit},
 };
 use quipu_storage::ShardId;
 use tokio::sync::{oneshot, watch};
@@ -22,6 +23,7 @@ use super::{
     acks::AskAcks,
     jobs::Rendered,
     links::{LinkMail, Positions},
+    relay::Leaving,
 };
 
 /// What a worker is asked or told.
@@ -38,7 +40,19 @@ pub(super) enum Mail {
     /// A command of a front end.
     Call { command: OwnedCommand, answer: oneshot::Sender<Reply> },
     /// What an edge says to a shard.
-    Visit { shard: ShardId, visit: Box<Visit>, answer: oneshot::Sender<Reply> },
+    Visit { shard: ShardId, visit: Box<Visit>, leaf: bool, answer: oneshot::Sender<Reply> },
+    /// What does a relay's shard have to say to a parent?
+    Speak { shard: ShardId, server: Server, round: Round, answer: oneshot::Sender<Reply> },
+    /// What a shard of a parent has answered.
+    Answered { shard: ShardId, server: Server, answer: Box<Answer> },
+    /// The relay takes nothing any more in the shards of this worker. How does it stand with them?
+    StopRelay { answer: oneshot::Sender<Vec<Leaving>> },
+    /// What does a relay's shard leave to this heir?
+    Bequeath { shard: ShardId, heir: Name, answer: oneshot::Sender<Reply> },
+    /// What the heir has answered.
+    Adopted { shard: ShardId, adoption: Box<Adoption> },
+    /// What a relay leaves, for a shard.
+    Adopt { shard: ShardId, estate: Box<Estate>, answer: oneshot::Sender<Reply> },
     /// A page of a shard's counters.
     List { request: ListShard, answer: oneshot::Sender<Result<Listing, Refusal>> },
     /// Deletes a page of a shard's counters.

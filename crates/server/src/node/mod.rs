@@ -16,6 +16,7 @@ mod links;
 mod mail;
 mod overview;
 mod peers;
+mod relay;
 mod requests;
 mod restore;
 mod slab;
@@ -37,7 +38,10 @@ use mio::{Poll, Waker};
 use quipu_engine::{
     Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
     SiteId, Window, WindowMode,
-    handoff::exchange::{Exchange, Exchanged},
+    handoff::{
+        Name, Opening, RELAY_TIER, Server as HandoffServer, Transient,
+        exchange::{Exchange, Exchanged},
+    },
 };
 use quipu_storage::{
     Checkpointer, Flush, ShardId, StorageError, Store,
@@ -51,13 +55,16 @@ use self::{
     identity::Folder,
     jobs::{Cursors, Job, Rendered},
     mail::{Cleared, ListShard, Mail, Mailbox},
+    relay::Relay,
     worker::Worker,
 };
 use crate::{
     auth::Users,
     config::{Config, Durability, IdmpMode},
     http::{
-        Audit, Counters, ExchangeTrouble, HttpLimits, ListRequest, serve_http_within,
+        Audit, Counters, ExchangeTrouble, HttpLimits, ListRequest,
+        retire::{RetireTrouble, Retiring},
+        serve_http_within,
         sites::{Cluster, Progress, SiteTrouble, Wish},
     },
     links::Board,
@@ -70,6 +77,11 @@ pub use self::{
     identity::FolderError,
     restore::{RestoreError, Restored, restore},
 };
+
+/// What a counter takes at a relay, in memory and until it is handed over, roughly.
+const RELAY_COUNTER_BYTES: u64 = 512;
+/// So many counters of a shard may wait at a relay however little memory it has.
+const RELAY_COUNTERS_MIN: usize = 1024;
 
 /// Why a node does not run.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +155,8 @@ pub(crate) struct Shared {
     folder: Folder,
     board: Board,
     council: Sitting,
+    /// What it is besides, if it is a relay.
+    relay: Option<Relay>,
     /// Are there links at all?
     has_links: bool,
     runtime: tokio::runtime::Handle,
@@ -176,6 +190,32 @@ impl Shared {
 
     fn resp_address(&self) -> Option<SocketAddr> {
         self.resp_address
+    }
+
+    /// What a relay's shards are told. Each run is an opening: it was counted and stored before anything else was done.
+    fn transient(&self, name: Name, config: &Config) -> Transient {
+        let run = self.board.identity().run;
+        let each = config.memory_bytes / u64::from(self.shards.count()) / RELAY_COUNTER_BYTES;
+        Transient {
+            name,
+            tier: RELAY_TIER,
+            opening: Opening { count: run.number, drawn: run.nonce },
+            pending_max: usize::try_from(each).unwrap_or(usize::MAX).max(RELAY_COUNTERS_MIN),
+        }
+    }
+
+    /// A relay knows no more counters than those that wait there.
+    fn only_at_sites(&self) -> Result<(), Refusal> {
+        if self.relay.is_some() { Err(Refusal::OnlyAtSites) } else { Ok(()) }
+    }
+
+    /// Who takes handoffs here.
+    fn server(&self) -> HandoffServer {
+        let (name, tier) = match &self.relay {
+            Some(relay) => (relay.name, RELAY_TIER),
+            None => (Name::of_site(self.site()), 0),
+        };
+        HandoffServer { name, tier, shards: self.shards.count() }
     }
 
     /// Starts a job on the thread of the front ends.
@@ -236,6 +276,7 @@ impl Counters for Node {
     }
 
     async fn list(&self, request: ListRequest) -> Result<Listing, Refusal> {
+        self.shared.only_at_sites()?;
         let ListRequest { prefix, after, limit } = request;
         let mut counters = Vec::new();
         let mut more = false;
@@ -262,6 +303,7 @@ impl Counters for Node {
     }
 
     async fn audit(&self) -> Result<Audit, Refusal> {
+        self.shared.only_at_sites()?;
         let mut shards = Vec::new();
         for worker in 0..self.shared.workers() {
             shards.extend(self.ask(worker, |answer| Mail::Audit { answer }).await?);
@@ -300,14 +342,22 @@ impl Counters for Node {
     }
 
     async fn exchange(&self, exchange: Exchange) -> Result<Exchanged, ExchangeTrouble> {
-        self.take_exchange(exchange).await
+        self.take_exchange(exchange, true).await
+    }
+
+    async fn retire(&self) -> Result<Retiring, RetireTrouble> {
+        self.retire_relay().await
     }
 
     fn cluster(&self) -> Option<Cluster> {
-        Some(self.shared.cluster())
+        self.shared.relay.is_none().then(|| self.shared.cluster())
     }
 
     async fn grant(&self, wish: Wish) -> Result<Progress, SiteTrouble> {
+        if self.shared.relay.is_some() {
+            let text = "this is a relay, and sites are none of its business; nothing was changed. Ask a site";
+            return Err(SiteTrouble::Conflict(text.to_owned()));
+        }
         match wish {
             Wish::Drain { site } => self.shared.leave_or_stay(site, true),
             Wish::Stay { site } => self.shared.leave_or_stay(site, false),
@@ -355,6 +405,8 @@ impl Server {
         let folder = Folder::open(embedded.table(), config).map_err(folder_failed)?;
         let shards = folder.shards().map_err(folder_failed)?;
         let council = folder.council(config).map_err(folder_failed)?;
+        let relay = folder.relay().map(|name| Relay::new(name, config, &folder));
+        let relay = relay.transpose().map_err(folder_failed)?;
         let links_wanted = config.link_given || !council.is_alone();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
@@ -393,6 +445,7 @@ impl Server {
             folder,
             council,
             has_links: links_wanted,
+            relay,
             metrics,
             runtime: runtime.handle().clone(),
         });
@@ -412,7 +465,7 @@ impl Server {
             checkpointer,
         };
         server.start_workers(config, &embedded, polls, resp)?;
-        if links_wanted {
+        if links_wanted || server.node.shared.relay.is_some() {
             server.links = Some(links::start(server.node.clone(), link)?);
         }
         Ok(server)
@@ -433,6 +486,7 @@ impl Server {
                 / usize::from(shared.shards.count()),
             seed: random(),
             edge_ttl_s: config.edge_ttl.as_secs(),
+            transient: shared.relay.as_ref().map(|relay| shared.transient(relay.name, config)),
             ..Settings::default()
         };
         let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };

@@ -28,6 +28,7 @@ use super::{
     connection::{Connection, Received, State},
     jobs::{Job, Rendered},
     mail::{Cleared, Clearing, ListShard, Mail, Return},
+    relay::Leaving,
     requests::Submit,
     slab::Slab,
     waiting::{Address, Part, name_of, named},
@@ -260,9 +261,33 @@ impl Worker {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
             }
-            Mail::Visit { shard, visit, answer } => {
+            Mail::Visit { shard, visit, leaf, answer } => {
                 let guest = self.guest(Return::Caller(answer));
-                self.host.visit(shard, guest, *visit, true, self.moment);
+                self.host.visit(shard, guest, *visit, leaf, self.moment);
+                self.commit_large();
+            }
+            Mail::Speak { shard, server, round, answer } => {
+                let guest = self.guest(Return::Caller(answer));
+                self.host.speak(shard, guest, server, round, self.moment);
+            }
+            Mail::Answered { shard, server, answer } => {
+                if let Err(bad) = self.host.answered(shard, shard.0, server, &answer, self.moment) {
+                    tracing::error!(server = %server.name, shard = shard.0, "{bad}");
+                }
+                self.commit_large();
+            }
+            Mail::StopRelay { .. } => {
+                self.stop_relay();
+                self.after_commit.push(mail);
+            }
+            Mail::Bequeath { shard, heir, answer } => {
+                let guest = self.guest(Return::Caller(answer));
+                self.host.bequeath(shard, guest, heir);
+            }
+            Mail::Adopted { shard, adoption } => self.host.adopted(shard, &adoption),
+            Mail::Adopt { shard, estate, answer } => {
+                let guest = self.guest(Return::Caller(answer));
+                self.host.adopt(shard, guest, &estate, self.moment);
                 self.commit_large();
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
@@ -530,6 +555,9 @@ impl Worker {
             self.answer_late(letter);
         }
         self.acks.look(&self.host, self.now);
+        if let Some(relay) = &self.shared.relay {
+            relay.note(self.index, self.host.has_pending(relay.current()));
+        }
         for to in 0..self.outgoing.len() {
             if !self.outgoing[to].is_empty() {
                 let commands = mem::take(&mut self.outgoing[to]);
@@ -571,8 +599,33 @@ impl Worker {
         }
     }
 
+    fn mine(&self) -> impl Iterator<Item = ShardId> + use<> {
+        let (shared, index) = (Arc::clone(&self.shared), self.index);
+        shared.shards.all().filter(move |shard| shared.owner(*shard) == index)
+    }
+
+    /// From the next batch on the relay takes nothing any more.
+    fn stop_relay(&mut self) {
+        for shard in self.mine() {
+            if let Err(error) = self.host.stop_relay(shard) {
+                tracing::error!(shard = shard.0, "it does not stop: {error}");
+            }
+        }
+    }
+
+    /// How it stands with a relay that retires. All of it is durable: nothing is uncommitted at this moment.
+    fn tell_leaving(&mut self) -> Vec<Leaving> {
+        let leaving = self.mine().map(|shard| Leaving {
+            shard,
+            retirement: self.host.retirement(shard),
+            open: self.host.not_handed_over(shard),
+        });
+        leaving.collect()
+    }
+
     fn answer_late(&mut self, mail: Mail) {
         match mail {
+            Mail::StopRelay { answer } => drop(answer.send(self.tell_leaving())),
             Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
                 let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
                 let _ = answer.send(listing.map_err(|error| Refusal::NotStored(error.to_string())));

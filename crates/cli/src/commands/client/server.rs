@@ -16,7 +16,13 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 #[derive(clap::Args)]
 pub(crate) struct Server {
     /// The server
-    #[arg(long, env = "QUIPU_SERVER", value_name = "URL", default_value = "http://127.0.0.1:7380")]
+    #[arg(
+        long,
+        alias = "url",
+        env = "QUIPU_SERVER",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:7380"
+    )]
     server: String,
     #[command(flatten)]
     login: Login,

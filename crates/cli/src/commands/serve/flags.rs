@@ -13,6 +13,7 @@ Examples:
 
   quipu serve --data /var/lib/quipu --memory 4GiB --resp 0.0.0.0:7379 --requirepass SECRET
   quipu serve --site 1 --peers 2@10.0.0.2:7381,3@10.0.0.3:7381 --link 10.0.0.1:7381      one of three sites
+  quipu serve --tier 1 --parents 10.0.0.1:7381,10.0.0.2:7381                             a relay for edges near by
   quipu serve --config quipu.toml --print-config what would run, and where each value comes from
 
 A value is taken from the flag, else from the environment, else from the file, else it is the default. In the file a
@@ -47,6 +48,14 @@ struct Flags {
     /// `quipu site add` was run at one of them
     #[arg(long, env = "QUIPU_JOIN", value_name = "LIST")]
     join: Option<String>,
+    /// 0 is a site; 1 is a relay, which takes what edges hand over, counts, and hands it all over to its parents; fixed once a
+    /// data folder is made [default: 0]
+    #[arg(long, env = "QUIPU_TIER", value_name = "N")]
+    tier: Option<String>,
+    /// The links of the sites that a relay hands over to, HOST:PORT apart by commas: 10.0.0.1:7381,10.0.0.2:7381. It uses one
+    /// of them, and the next one when that one cannot be reached
+    #[arg(long, env = "QUIPU_PARENTS", value_name = "LIST")]
+    parents: Option<String>,
     /// The name of the cluster, the same at all sites; fixed once a data folder is made [default: quipu]
     #[arg(long, env = "QUIPU_CLUSTER", value_name = "NAME")]
     cluster: Option<String>,

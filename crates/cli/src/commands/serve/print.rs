@@ -65,6 +65,11 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
             let meaning = "no cluster is joined";
             return optional(settings.text(known).map(|join| text(&join)), meaning);
         }
+        settings::TIER => number(config.tier.into()),
+        settings::PARENTS => {
+            let meaning = "a site hands over to nobody";
+            return optional(settings.text(known).map(|parents| text(&parents)), meaning);
+        }
         settings::CLUSTER => {
             let meaning = format!("as the data folder says; {CLUSTER_DEFAULT} for a new one");
             return optional(config.cluster.as_ref().map(|name| text(name)), &meaning);

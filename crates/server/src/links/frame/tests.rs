@@ -29,6 +29,10 @@ fn all() -> Vec<Frame<'static>> {
         Frame::Shard { shard: ShardId(0), message: b"" },
         Frame::Beat,
         Frame::Council(b"bytes of its own"),
+        Frame::Exchange(b"\x01 visits"),
+        Frame::Exchanged(b"\x01 answers"),
+        Frame::Estate(b"\x01 slots"),
+        Frame::Adopted(b""),
         Frame::Leave { leaves: true },
         Frame::Leave { leaves: false },
         Frame::Draining(Draining {
@@ -111,7 +115,7 @@ fn what_is_no_frame_is_refused_with_a_reason() {
     for (content, reason) in [
         (b"".as_slice(), "without a kind"),
         (b"\0", "unknown kind 0"),
-        (b"\x09", "unknown kind 9"),
+        (b"\x20", "unknown kind 32"),
         (b"\x01", "a Hello that cannot be read"),
         (b"\x01\x80", "a Hello that cannot be read"),
         (b"\x02\x9b\xff\xff\xff\xff\xff\xff\xff\xff", "Positions that cannot be read"),

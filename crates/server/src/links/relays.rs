@@ -1,0 +1,102 @@
+//! Relays that have dialled: each says what it has to hand over, and is answered when that is durable.
+//!
+//! A relay that does not read, or sends without end, waits for itself alone: what it has sent and is not answered is
+//! bounded, and so is what waits to be sent to it.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::{net::TcpStream, sync::Semaphore};
+
+use super::{
+    Frame, Inside, Reason, Refused,
+    frame::RELAY_FRAME_BYTES_MAX,
+    queue::Queue,
+    wire::{Reader, Wire, write},
+};
+
+/// So many bytes of a relay may wait for their answers; then it is not read from until they have them.
+const INBOUND_BYTES_MAX: usize = 2 * RELAY_FRAME_BYTES_MAX;
+
+/// What a relay wants.
+#[derive(Debug, Clone, Copy)]
+enum Wish {
+    Exchange,
+    Adopt,
+}
+
+/// Serves a relay, which has said `first`, until something ends it.
+pub(super) async fn serve<N: Inside>(node: N, wire: Wire, address: SocketAddr, first: Vec<u8>) {
+    let Ok(_place) = Arc::clone(&node.board().relays).try_acquire_owned() else {
+        return turn_away(wire, "there are too many relays here; use another parent").await;
+    };
+    if let Some(why) = node.board().stopped() {
+        return turn_away(wire, why).await;
+    }
+    // Who is in the wrong cluster hears so before anything else.
+    let answer = match node.exchange(&first).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            node.board().complain(address, &format!("a relay was refused: {why}"));
+            return turn_away(wire, &why).await;
+        }
+    };
+    let queue = Arc::new(Queue::default());
+    queue.push(|bytes| Frame::Exchanged(&answer).encode(bytes));
+    tracing::info!(%address, "a relay has come");
+    let Wire { stream, reader } = wire;
+    let why = tokio::select! {
+        why = read(&node, &stream, reader, &queue) => why,
+        why = write(&stream, &queue, |_| ()) => why,
+        why = queue.closed() => why,
+    };
+    tracing::info!(%address, "a relay has gone: {why}");
+}
+
+async fn turn_away(wire: Wire, why: &str) {
+    let refused = Refused { reason: Reason::Other, text: why.to_owned() };
+    // If it has gone it needs no explanation.
+    let _ = wire.send(&Frame::Refused(refused)).await;
+    wire.close().await;
+}
+
+/// Reads until something is wrong, and says what.
+async fn read<N: Inside>(node: &N, stream: &TcpStream, mut reader: Reader, queue: &Arc<Queue>) -> String {
+    let room = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
+    loop {
+        loop {
+            let (wish, body) = match reader.inbox.next(RELAY_FRAME_BYTES_MAX) {
+                Ok(None) => break,
+                Ok(Some(Frame::Beat)) => continue,
+                Ok(Some(Frame::Exchange(body))) => (Wish::Exchange, body.to_vec()),
+                Ok(Some(Frame::Estate(body))) => (Wish::Adopt, body.to_vec()),
+                Ok(Some(other)) => return format!("{} from a relay", other.name()),
+                Err(error) => return error.to_string(),
+            };
+            let bytes = u32::try_from(body.len()).expect("frames are bounded");
+            let room = Arc::clone(&room).acquire_many_owned(bytes).await.expect("it is never closed");
+            let (node, queue) = (node.clone(), Arc::clone(queue));
+            tokio::spawn(async move {
+                answer(&node, wish, &body, &queue).await;
+                drop(room);
+            });
+        }
+        if let Err(broken) = reader.fill(stream).await {
+            return broken.to_string();
+        }
+    }
+}
+
+async fn answer<N: Inside>(node: &N, wish: Wish, body: &[u8], queue: &Queue) {
+    let answer = match wish {
+        Wish::Exchange => node.exchange(body).await,
+        Wish::Adopt => node.adopt(body).await,
+    };
+    match (wish, answer) {
+        (Wish::Exchange, Ok(answer)) => queue.push(|bytes| Frame::Exchanged(&answer).encode(bytes)),
+        (Wish::Adopt, Ok(answer)) => queue.push(|bytes| Frame::Adopted(&answer).encode(bytes)),
+        (_, Err(text)) => {
+            let refused = Refused { reason: Reason::Other, text };
+            queue.push(|bytes| Frame::Refused(refused).encode(bytes));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One round of what a relay says to a parent: shard by shard from the workers, in messages that are not too long, and the
+//! answers back to the workers.
+
+use quipu_engine::{
+    Reply,
+    handoff::{
+        RELAY_TIER, Round, Server, Visit,
+        exchange::{self, EXCHANGE_MESSAGE_BYTES_MAX, Exchange, Exchanged, ShardAnswer},
+    },
+};
+use quipu_storage::ShardId;
+use tokio::sync::oneshot;
+
+use super::Trouble;
+use crate::{
+    links::Parent,
+    node::{Node, mail::Mail},
+};
+
+/// An answer to a visit may have so many bytes, so that no more visits go out together than can be answered together.
+const ANSWER_BYTES_MAX: usize = 512 * 1024;
+/// So many shards speak in one message.
+const VISITS_MAX: usize = EXCHANGE_MESSAGE_BYTES_MAX / ANSWER_BYTES_MAX;
+
+/// What became of a round.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// All was taken in.
+    Done,
+    /// A shard there could not, or not all of it, for this reason.
+    Refused(String),
+}
+
+impl Node {
+    /// Asks a server who it is, and checks that it is a parent.
+    pub(super) async fn introduce_to(&self, parent: &Parent) -> Result<Server, Trouble> {
+        let identity = self.shared.board().identity();
+        let (ours, shards) = (identity.cluster.clone(), identity.shards);
+        let hello = Exchange { cluster: Some(ours.clone()), visits: Vec::new() };
+        let answer = parent.exchange(&exchange::encode(&hello)).await?;
+        let Exchanged { cluster, server, .. } = exchange::decode(&answer)?;
+        if cluster != ours {
+            return Err(Trouble::Wrong(format!(
+                "it belongs to the cluster {cluster:?}, and this relay to {ours:?}; nothing was handed over. Correct \
+                 --parents, or make this relay's folder anew with --cluster {cluster}"
+            )));
+        }
+        if server.tier >= RELAY_TIER {
+            return Err(Trouble::Wrong(
+                "it is no site; nothing was handed over. Name sites in --parents".to_owned(),
+            ));
+        }
+        if server.shards != shards {
+            return Err(Trouble::Wrong(format!(
+                "{} has {theirs} shards, and this relay has {shards}; nothing was handed over. Make this relay's folder anew \
+                 with --shards {theirs}",
+                server.name,
+                theirs = server.shards
+            )));
+        }
+        Ok(server)
+    }
+
+    /// Says to a parent what there is to say, and takes in its answers.
+    pub(super) async fn hand_over(
+        &self,
+        parent: &Parent,
+        server: Server,
+        round: Round,
+    ) -> Result<Outcome, Trouble> {
+        let mut visits = self.speak(server, round).await.into_iter().peekable();
+        let mut outcome = Outcome::Done;
+        while visits.peek().is_some() {
+            let some: Vec<(u16, Visit)> = visits.by_ref().take(VISITS_MAX).collect();
+            if let Some(why) = self.send(parent, server, some).await? {
+                outcome = Outcome::Refused(why);
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// What the shards have to say, durably. One that cannot store anything now says nothing.
+    async fn speak(&self, server: Server, round: Round) -> Vec<(u16, Visit)> {
+        let asked: Vec<_> = self
+            .shared
+            .shards
+            .all()
+            .map(|shard| {
+                let (answer, answered) = oneshot::channel();
+                let worker = self.shared.owner(shard);
+                self.shared.post(worker, Mail::Speak { shard, server, round, answer });
+                answered
+            })
+            .collect();
+        let mut visits = Vec::new();
+        for answered in asked {
+            match answered.await {
+                Ok(Reply::Visits(said)) => visits.extend(said),
+                Ok(Reply::Refused(refusal)) => tracing::warn!("a shard hands nothing over: {refusal}"),
+                _ => {}
+            }
+        }
+        visits
+    }
+
+    /// Sends visits, and takes in the answers. Returns why something was refused, if it was.
+    async fn send(
+        &self,
+        parent: &Parent,
+        server: Server,
+        visits: Vec<(u16, Visit)>,
+    ) -> Result<Option<String>, Trouble> {
+        let asked: Vec<u16> = visits.iter().map(|(shard, _)| *shard).collect();
+        let cluster = Some(self.shared.board().identity().cluster.clone());
+        let bytes = exchange::encode(&Exchange { cluster, visits });
+        let exchanged: Exchanged = exchange::decode(&parent.exchange(&bytes).await?)?;
+        if exchanged.server != server {
+            return Err(Trouble::Wrong(format!("{} answers for {}", exchanged.server.name, server.name)));
+        }
+        let shards = self.shared.shards;
+        let mut refused = None;
+        for (shard, answer) in exchanged.answers {
+            let answer = match answer {
+                ShardAnswer::Visited(answer) => answer,
+                ShardAnswer::Refused(why) => {
+                    refused = Some(why);
+                    continue;
+                }
+            };
+            let is_sound =
+                asked.contains(&shard) && answer.speaks_only_of(|key| shards.of(key) == ShardId(shard));
+            if !is_sound {
+                return Err(Trouble::Wrong("an answer to what was not asked".to_owned()));
+            }
+            if answer.refused {
+                refused = Some("some of it cannot be counted there yet; it stays here until then".to_owned());
+            }
+            let shard = ShardId(shard);
+            self.shared.post(self.shared.owner(shard), Mail::Answered { shard, server, answer });
+        }
+        Ok(refused)
+    }
+}
