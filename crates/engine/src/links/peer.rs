@@ -58,6 +58,18 @@ struct Said {
     epoch: u64,
 }
 
+impl Said {
+    /// It speaks again and leaves out how far it has got with others. Returns whether it says something new that others, who do
+    /// not hear it, need to know.
+    fn go_on(&mut self, message: &Message) -> bool {
+        let is_news = message.settled > self.settled || message.epoch > self.epoch;
+        self.position = self.position.max(message.position);
+        self.settled = self.settled.max(message.settled);
+        self.epoch = self.epoch.max(message.epoch);
+        is_news
+    }
+}
+
 fn positions(received: &[Received]) -> BTreeMap<SiteId, u64> {
     received.iter().map(|received| (received.site, received.position)).collect()
 }
@@ -77,9 +89,9 @@ impl Peer {
     /// others, who do not hear it, would learn something.
     pub(crate) fn hear(&mut self, message: &Message, own: SiteId, epoch: u64) -> bool {
         if message.received.is_empty() {
-            // What it said before is true still.
+            // What it said before is true still, now that its stream is longer.
             self.hear_epoch(message.epoch, message.position, epoch);
-            return false;
+            return self.said.go_on(message);
         }
         for received in &message.received {
             match &received.swept {

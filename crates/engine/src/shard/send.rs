@@ -8,7 +8,7 @@ use hashbrown::HashSet;
 
 use super::Shard;
 use crate::{
-    MESSAGE_BYTES_MAX, Message, Rule, SiteId,
+    EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Rule, SiteId,
     links::{Changed, Hearsay, KeyRow, Origin, Part, Received, SharedPart, Sweep, Swept},
 };
 
@@ -161,7 +161,9 @@ impl Shard {
     /// them go all rows of a stream up to a position, if these are `whole`.
     fn parts_for(&mut self, site: SiteId, whole: Option<(SiteId, u64)>, now_ms: u64) -> Vec<SharedPart> {
         let mut parts = Vec::new();
-        let mut room = PARTS_BYTES_MAX;
+        // Without the rule that is tried with less.
+        let is_kept = self.settings.rules.keep(Rule::RowsBeforeEntries);
+        let mut room = if is_kept { PARTS_BYTES_MAX } else { EXCHANGE_BYTES_MAX };
         for stream in self.streams_for(site) {
             let Some(origin) = self.links.origins.get(&stream) else { continue };
             let Some(peer) = self.links.peers.get_mut(&site) else { continue };
