@@ -14,23 +14,30 @@ const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Http {
     agent: Agent,
+    answer_max: Duration,
     authorization: Option<String>,
 }
 
 impl Http {
-    pub(crate) fn new(connect: Duration, answer: Duration, authorization: Option<String>) -> Self {
+    pub(crate) fn new(connect_max: Duration, answer_max: Duration, authorization: Option<String>) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
-            .timeout_connect(Some(connect))
-            .timeout_global(Some(answer));
-        Self { agent: config.build().into(), authorization }
+            .timeout_connect(Some(connect_max));
+        Self { agent: config.build().into(), answer_max, authorization }
     }
 
-    /// Asks, and reads the answer, which is one if it says so.
-    pub(crate) fn exchange(&self, server: &Address, exchange: &Exchange) -> Result<Exchanged, SyncError> {
-        let mut request = self.agent.post(server.exchange()).header("content-type", "application/cbor");
+    /// Asks, and reads the answer, within this time.
+    pub(crate) fn exchange(
+        &self,
+        server: &Address,
+        exchange: &Exchange,
+        within: Duration,
+    ) -> Result<Exchanged, SyncError> {
+        let request = self.agent.post(server.exchange()).config();
+        let request = request.timeout_global(Some(within.min(self.answer_max))).build();
+        let mut request = request.header("content-type", "application/cbor");
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization);
         }

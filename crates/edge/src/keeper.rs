@@ -78,7 +78,7 @@ pub(crate) enum Request {
     Visits {
         server: Server,
         chosen: bool,
-        reply: Promise<Result<Vec<(u16, Visit)>, Refusal>>,
+        reply: Promise<Result<Said, Refusal>>,
     },
     /// What a server has answered.
     Answered {
@@ -111,6 +111,13 @@ pub(crate) enum NotMet {
     OtherCluster { ours: String },
     OtherShards { ours: u16 },
     NotStored(StorageError),
+}
+
+/// What there is to say to a server, and how it stands before that.
+#[derive(Debug)]
+pub(crate) struct Said {
+    pub(crate) visits: Vec<(u16, Visit)>,
+    pub(crate) open: Open,
 }
 
 /// How it stands after an answer.
@@ -187,9 +194,10 @@ impl<D: Disk> Keeper<D> {
         })
     }
 
-    /// Is there anything to hand over?
+    /// Is there anything to say to servers?
     pub(crate) fn is_open(&mut self) -> bool {
-        !self.host.not_handed_over(EDGE).is_empty()
+        let open = self.host.not_handed_over(EDGE);
+        !open.is_empty() || !open.servers.is_empty()
     }
 
     pub(crate) fn identity(&self) -> &Identity {

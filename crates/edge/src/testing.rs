@@ -150,8 +150,11 @@ impl Site {
         lock(&self.shared.faults).extend(faults);
     }
 
-    /// All requests fare like this, until `None`.
+    /// All requests fare like this. `None`: all arrive from now on.
     pub fn always(&self, fault: Option<Fault>) {
+        if fault.is_none() {
+            lock(&self.shared.faults).clear();
+        }
         *lock(&self.shared.always) = fault;
     }
 

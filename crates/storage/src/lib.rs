@@ -12,7 +12,7 @@
 //! |---|---|
 //! | [`memory`] | tests: faults are injected, a crash is a call |
 //! | [`embedded`] | one process, one folder: a file of records per worker, `fjall` as the table |
-//! | [`file`] | one process, one file: little data, opened often |
+//! | [`mod@file`] | one process, one file: little data, opened often |
 //!
 //! # Blocking, on purpose
 //!

@@ -3,13 +3,13 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::atomic::Ordering,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use quipu_engine::{
     Refusal, Shards,
     handoff::{
-        Answer, Name, Server,
+        Answer, Name, Open, Server,
         exchange::{Exchange, Exchanged, ShardAnswer},
     },
 };
@@ -17,8 +17,11 @@ use quipu_engine::{
 use super::{Courier, Outcome, PRESSED};
 use crate::{
     Address, SyncError,
-    keeper::{Heard, Met, NotMet, Request},
+    keeper::{Heard, Met, NotMet, Request, Said},
 };
+
+/// However little time is left, an answer has so much.
+const ANSWER_TIME_MIN: Duration = Duration::from_millis(100);
 
 /// What the shards of a server have answered.
 #[derive(Debug, Default)]
@@ -35,13 +38,12 @@ impl Courier {
         if let Some(copy) = &self.copy {
             return Err(copy.clone());
         }
-        let before = self.open.clone();
         self.trouble = None;
         let mut failed = SyncError::NoServers;
         for _ in 0..self.servers.len() {
             let server = self.servers[self.current].clone();
             match self.exchange(&server, true) {
-                Ok(()) => {
+                Ok(before) => {
                     self.back_offs.entry(server.clone()).or_default().reset();
                     self.clean(&server);
                     return Ok(Outcome { has_moved: self.open != before });
@@ -107,13 +109,20 @@ impl Courier {
         }
     }
 
+    /// How long an answer may take, for those who wait.
+    fn time_left(&self) -> Duration {
+        let now = Instant::now();
+        let left = self.goals.iter().map(|goal| goal.until.saturating_duration_since(now)).min();
+        left.map_or(Duration::MAX, |left| left.max(ANSWER_TIME_MIN))
+    }
+
     /// Asks a server who it is.
     fn meet(&mut self, address: &Address) -> Result<Server, SyncError> {
         if let Some(server) = self.known.get(address) {
             return Ok(*server);
         }
         let hello = Exchange { cluster: self.cluster.clone(), visits: Vec::new() };
-        let Exchanged { cluster, server, .. } = self.http.exchange(address, &hello)?;
+        let Exchanged { cluster, server, .. } = self.http.exchange(address, &hello, self.time_left())?;
         let nonsense = |why: String| Err(SyncError::Nonsense { server: address.clone(), why });
         if server.tier > 1 || Shards::new(server.shards).is_none() || server.name == self.name {
             return nonsense(format!("it says that it is {server:?}"));
@@ -142,24 +151,22 @@ impl Courier {
         }
     }
 
-    /// Says to a server what there is to be said, and takes in its answer.
-    fn exchange(&mut self, address: &Address, chosen: bool) -> Result<(), SyncError> {
+    /// Says to a server what there is to be said, and takes in its answer. Gives how it stood before.
+    fn exchange(&mut self, address: &Address, chosen: bool) -> Result<Open, SyncError> {
         let server = self.meet(address)?;
-        let visits = self.ask(|reply| Request::Visits { server, chosen, reply });
-        let visits =
-            visits.ok_or(SyncError::Closed)?.map_err(|refusal| SyncError::NotStored(refusal.to_string()))?;
+        let said = self.ask(|reply| Request::Visits { server, chosen, reply });
+        let Said { visits, open: before } = said.ok_or(SyncError::Closed)?.map_err(not_stored)?;
+        self.open.clone_from(&before);
         if visits.is_empty() {
-            return Ok(());
+            return Ok(before);
         }
         let asked: Vec<u16> = visits.iter().map(|(shard, _)| *shard).collect();
         let exchange = Exchange { cluster: self.cluster.clone(), visits };
-        let exchanged = self.http.exchange(address, &exchange)?;
+        let exchanged = self.http.exchange(address, &exchange, self.time_left())?;
         let Answers { visited, refused } = self.check(address, server, &asked, exchanged)?;
         let could_not_count = visited.iter().any(|(_, answer)| answer.refused);
         let heard = self.ask(|reply| Request::Answered { server, answers: visited, reply });
-        let heard =
-            heard.ok_or(SyncError::Closed)?.map_err(|refusal| SyncError::NotStored(refusal.to_string()))?;
-        let Heard { open, bad } = heard;
+        let Heard { open, bad } = heard.ok_or(SyncError::Closed)?.map_err(not_stored)?;
         self.open = open;
         if let Some(bad) = bad {
             return Err(SyncError::bad_answer(address, bad));
@@ -175,7 +182,7 @@ impl Courier {
                     let why = "it cannot count some of this now; it stays here".to_owned();
                     self.trouble = Some(SyncError::Refused { server, why });
                 }
-                Ok(())
+                Ok(before)
             }
         }
     }
@@ -210,5 +217,13 @@ impl Courier {
             }
         }
         Ok(sorted)
+    }
+}
+
+/// The state could not be written.
+fn not_stored(refusal: Refusal) -> SyncError {
+    match refusal {
+        Refusal::NotStored(why) | Refusal::InDoubt(why) => SyncError::NotStored(why),
+        other => SyncError::NotStored(other.to_string()),
     }
 }

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use quipu_engine::{
     Refusal,
-    handoff::{Answer, Server, Visit},
+    handoff::{Answer, Server},
 };
 use quipu_storage::{StorageError, embedded::Disk};
 
-use super::{EDGE, Heard, Keeper, Met, NotMet, moment};
+use super::{EDGE, Heard, Keeper, Met, NotMet, Said, moment};
 use crate::{InFlight, Status, promise::Promise};
 
 impl<D: Disk> Keeper<D> {
@@ -45,19 +45,15 @@ impl<D: Disk> Keeper<D> {
         Ok(())
     }
 
-    pub(super) fn visits(
-        &mut self,
-        server: Server,
-        chosen: bool,
-        reply: Promise<Result<Vec<(u16, Visit)>, Refusal>>,
-    ) {
+    pub(super) fn visits(&mut self, server: Server, chosen: bool, reply: Promise<Result<Said, Refusal>>) {
         if let Err(error) = self.count_opening() {
             return reply.keep(Err(Refusal::NotStored(error.to_string())));
         }
         self.forget_asked();
+        let open = self.host.not_handed_over(EDGE);
         let mut visits = self.host.visits(EDGE, server, chosen);
         visits.sort_by_key(|(shard, _)| *shard);
-        self.after_batch(move |stored| reply.keep(stored.map(|()| visits)));
+        self.after_batch(move |stored| reply.keep(stored.map(|()| Said { visits, open })));
     }
 
     pub(super) fn answered(

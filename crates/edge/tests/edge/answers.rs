@@ -55,7 +55,7 @@ fn what_was_handed_to_an_older_incarnation_is_in_doubt_and_said() {
     edge.sync().unwrap(); // The slot has come, and a token is made for it.
     site.lose_disk().unwrap();
     edge.add("hits", 2).unwrap();
-    let open = edge.flush(Duration::from_millis(800)).unwrap_err();
+    let open = edge.flush(Duration::from_secs(2)).unwrap_err();
     assert_eq!((open.waiting, open.in_flight.len()), (0, 1), "{open}");
     assert!(open.to_string().contains("1 counter waits for site 1 "), "{open}");
     assert_eq!(site.value("hits"), 2, "neither counted nor dropped");

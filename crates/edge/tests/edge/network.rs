@@ -108,7 +108,7 @@ fn a_handoff_that_was_begun_with_one_server_ends_there_when_it_is_back() {
     edge.sync().unwrap();
     sites[0].always(Some(Fault::LoseRequest));
     edge.add("hits", 3).unwrap();
-    let open: NotHandedOver = edge.flush(Duration::from_millis(1500)).unwrap_err();
+    let open: NotHandedOver = edge.flush(Duration::from_secs(3)).unwrap_err();
     assert_eq!((open.waiting, open.in_flight.len(), open.in_flight[0].counters), (0, 1, 1), "{open}");
     assert_eq!(open.in_flight[0].address, Some(sites[0].url()));
     let text = open.to_string();
@@ -120,6 +120,35 @@ fn a_handoff_that_was_begun_with_one_server_ends_there_when_it_is_back() {
     assert_eq!((sites[0].value("hits"), sites[1].value("hits")), (4, 3), "before they have met");
     Site::talk(&sites);
     assert_eq!((sites[0].value("hits"), sites[1].value("hits")), (7, 7));
+}
+
+#[test]
+fn slots_that_will_not_be_used_are_closed_also_after_a_restart() {
+    let sites = Site::cluster("tests", 2).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let edge = options().open(&path, sites.iter().map(Site::url)).unwrap();
+    edge.add("hits", 4).unwrap();
+    // The first opens a slot, and nobody hears of it. So the edge goes on with the second.
+    sites[0].next(std::iter::once(Fault::LoseAnswer).chain(vec![Fault::LoseRequest; 100]));
+    drop(edge.flush(Duration::from_secs(2)));
+    assert_eq!((sites[1].value("hits"), sites[0].stats().slots), (4, 1));
+    drop(edge);
+    sites[0].always(None);
+    let edge = options().open(&path, sites.iter().rev().map(Site::url)).unwrap();
+    edge.flush(LONG).unwrap();
+    assert_eq!(sites[0].stats().slots, 0);
+}
+
+#[test]
+fn a_deadline_is_kept_although_a_server_is_silent() {
+    let site = site();
+    let edge = Edge::options().only_when_asked().in_memory([site.url()]).unwrap();
+    edge.add("hits", 4).unwrap();
+    site.always(Some(Fault::Delay(Duration::from_secs(3))));
+    let began = std::time::Instant::now();
+    edge.flush(Duration::from_millis(200)).unwrap_err();
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
 
 #[test]
