@@ -1,5 +1,6 @@
 //! What clients ask of one key, and what they are told.
 
+use minicbor::{Decode, Encode};
 use quipu_crdt::Pn;
 
 use crate::{
@@ -69,13 +70,16 @@ impl Add {
 }
 
 /// What to do with an amount that would cross a limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Beyond {
     /// Refuse the command.
+    #[n(0)]
     Refuse,
     /// Count nothing, and say so.
+    #[n(1)]
     Skip,
     /// Count as much as fits.
+    #[n(2)]
     Saturate,
 }
 
@@ -180,88 +184,113 @@ pub enum Reply {
 }
 
 /// What an add has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Added {
     /// The value after it, as this site knows it.
+    #[n(0)]
     pub value: i64,
     /// How much was counted; less than asked for only beyond a limit.
+    #[n(1)]
     pub applied: i64,
     /// Is this the answer that the operation was given before?
+    #[n(2)]
     pub repeated: bool,
     /// Where it was counted.
+    #[n(3)]
     pub site: SiteId,
 }
 
 /// What became of an operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum Outcome {
     /// It was counted, once, and this was the answer.
-    Counted(Added),
+    #[n(0)]
+    Counted(#[n(0)] Added),
     /// It was counted, and this was the answer. Another site may have counted it too, which has not been heard from since;
     /// if so, one of the two will be taken back.
-    Provisional(Added),
+    #[n(1)]
+    Provisional(#[n(0)] Added),
     /// It was counted here too, and that was taken back.
+    #[n(2)]
     Cancelled {
         /// Where it is counted.
+        #[n(0)]
         counted_at: SiteId,
     },
     /// Nothing is known of it: not counted within the window.
+    #[n(3)]
     Unknown,
     /// It is older than what is remembered.
+    #[n(4)]
     TooOld,
 }
 
 /// Everything that is known about a counter.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct Inspection {
     /// The value.
+    #[n(0)]
     pub value: i64,
     /// Its bounds and the rights of each site, if it is a bounded counter.
+    #[n(1)]
     pub bounded: Option<BoundedView>,
     /// What each site contributes.
+    #[n(2)]
     pub sites: Vec<SiteView>,
     /// The number of its last change in its shard.
+    #[n(3)]
     pub version: u64,
 }
 
 /// A bounded counter's definition.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct BoundedView {
     /// The value is never less.
+    #[n(0)]
     pub minimum: Option<i64>,
     /// The value is never greater.
+    #[n(1)]
     pub maximum: Option<i64>,
     /// The value it began with.
+    #[n(2)]
     pub initial: i64,
     /// The site that created it.
+    #[n(3)]
     pub creator: SiteId,
     /// What was handed over by edges and waits for rights, at all sites.
     pub parked: Pn,
 }
 
 /// One site's part in a counter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SiteView {
     /// The site.
+    #[n(0)]
     pub site: SiteId,
     /// What it has added since the last reset.
+    #[n(1)]
     pub added: u64,
     /// What it has subtracted since the last reset.
+    #[n(2)]
     pub subtracted: u64,
     /// How much it may add; `None` where no bound limits it.
+    #[cbor(n(3), with = "crate::call::wide::optional")]
     pub rights_to_add: Option<u128>,
     /// How much it may subtract; `None` where no bound limits it.
+    #[cbor(n(4), with = "crate::call::wide::optional")]
     pub rights_to_subtract: Option<u128>,
     /// What operations have counted there that are not settled: a retry of them may have been counted elsewhere, and be
     /// taken back. Rights that they have made are among the above and cannot be used yet.
+    #[n(5)]
     pub provisional: Pn,
 }
 
 /// Why a command was not done. Nothing was counted, except where the text says otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Encode, Decode)]
 pub enum Refusal {
     /// The value, or what one site has added or subtracted in all, would leave its range.
     #[error("increment or decrement would overflow")]
+    #[n(0)]
     Overflow,
     /// The limits of the command, or too few rights for those of the counter.
     #[error(
@@ -271,16 +300,22 @@ pub enum Refusal {
         verb = if *amount < 0 { "subtracted" } else { "added" },
         elsewhere = describe_rights(elsewhere)
     )]
+    #[n(1)]
     OutOfBounds {
         /// What was asked for.
+        #[n(0)]
         amount: i64,
         /// The limit.
+        #[n(1)]
         limit: i64,
         /// The value as this site knows it.
+        #[n(2)]
         value: i64,
         /// How much could have been counted.
+        #[n(3)]
         available: u64,
         /// Which other sites have rights, as far as this one knows, and how many.
+        #[cbor(n(4), with = "crate::call::wide::of_sites")]
         elsewhere: Vec<(SiteId, u128)>,
     },
     /// Not all sites have heard of the definition.
@@ -288,14 +323,18 @@ pub enum Refusal {
         "the counter takes effect when all sites have its definition, and {} {} not answered yet; it will by itself then",
         describe_sites(missing), if missing.len() == 1 { "has" } else { "have" }
     )]
+    #[n(2)]
     Creating {
         /// Who has not agreed yet.
+        #[n(0)]
         missing: Vec<SiteId>,
     },
     /// A bounded counter of this name is being made.
     #[error("site {by} is making a bounded counter of this name; nothing was done. Try again")]
+    #[n(3)]
     Reserved {
         /// Who makes it.
+        #[n(0)]
         by: SiteId,
     },
     /// Too many operations wait for a site that cannot be reached.
@@ -304,10 +343,13 @@ pub enum Refusal {
          sites are back or removed (`quipu site remove`)",
         describe_sites(waiting_for)
     )]
+    #[n(4)]
     Unsettled {
         /// How many may wait.
+        #[n(0)]
         max: usize,
         /// Whom they wait for.
+        #[n(1)]
         waiting_for: Vec<SiteId>,
     },
     /// This site does not know yet which operations others have counted.
@@ -315,46 +357,65 @@ pub enum Refusal {
         "this site has joined lately, and for another {wait_ms} ms it cannot know all operations that others have counted; \
          nothing was counted. Ask another site, or count without an id"
     )]
+    #[n(5)]
     JoinedLately {
         /// For how long.
+        #[n(0)]
         wait_ms: u64,
     },
     /// This site does not take writes yet.
     #[error(
         "this site is joining the cluster and takes writes when it has what the others have; nothing was done"
     )]
+    #[n(6)]
     Joining,
     /// What only sites do.
     #[error(
         "an edge or a relay adds and subtracts, without ids and limits, and reads; nothing was done. Ask a site"
     )]
+    #[n(7)]
     OnlyAtSites,
     /// Too much has not been handed over.
     #[error(
         "{max} counters wait to be handed over, and no more can; nothing was counted. Counters that wait take more counts: \
          try again when a server was reached"
     )]
+    #[n(8)]
     TooManyPending {
         /// So many may wait.
+        #[n(0)]
         max: usize,
     },
     /// It retires.
     #[error("this replica retires and counts no more; nothing was counted. Use another server")]
+    #[n(9)]
     Leaving,
+    /// A relay passes this on to a site, and reaches none.
+    #[error(
+        "this relay passes it on to a site, and none can be reached ({0}); nothing was counted. Try again, or count without an \
+         id"
+    )]
+    #[n(10)]
+    NoSite(#[n(0)] String),
     /// A relay cannot retire so.
     #[error("{0}; nothing was done")]
-    CannotRetire(String),
+    #[n(11)]
+    CannotRetire(#[n(0)] String),
     /// A visit that nobody makes who follows the protocol.
     #[error("this is not what an edge or a relay says: {0}; nothing was done")]
-    BadVisit(&'static str),
+    #[n(12)]
+    BadVisit(#[n(0)] String),
     /// A visit that was meant for another server, or for what this one was before it was restored.
     #[error(
         "this was meant for {asked}, and here is {here}; nothing was done, and what was to be handed over stays where it is"
     )]
+    #[n(13)]
     OtherServer {
         /// For whom it was.
+        #[n(0)]
         asked: Name,
         /// Who is here.
+        #[n(1)]
         here: Name,
     },
     /// Two use one state.
@@ -362,18 +423,23 @@ pub enum Refusal {
         "two use the state of the edge {of}, or it went back to an older copy of it; nothing was done. Stop one of them: \
          which counts only the older one has cannot be known here"
     )]
+    #[n(14)]
     Copy {
         /// Whose state it is.
+        #[n(0)]
         of: Name,
     },
     /// The operation was counted with another amount.
     #[error(
         "this operation was counted with the amount {first}, and now comes with {now}; nothing was counted"
     )]
+    #[n(15)]
     OtherAmount {
         /// The amount that was counted.
+        #[n(0)]
         first: i64,
         /// The amount of this command.
+        #[n(1)]
         now: i64,
     },
     /// The id tells that it is older than the window.
@@ -381,10 +447,13 @@ pub enum Refusal {
         "the id was made {age_ms} ms ago, and ids are remembered for {window_ms} ms: whether it was counted is not known \
          any more; nothing was counted"
     )]
+    #[n(16)]
     TooOld {
         /// How old it says that it is.
+        #[n(0)]
         age_ms: u64,
         /// For how long ids are remembered.
+        #[n(1)]
         window_ms: u64,
     },
     /// The id tells a time that has not come yet, by more than clocks may differ.
@@ -392,39 +461,50 @@ pub enum Refusal {
         "the id was made {ahead_ms} ms in the future, by this server's clock; at most {ahead_ms_max} ms are taken for a \
          difference of clocks. Nothing was counted; set the clocks right"
     )]
+    #[n(17)]
     FromTheFuture {
         /// How far ahead it is.
+        #[n(0)]
         ahead_ms: u64,
         /// How far it may be.
+        #[n(1)]
         ahead_ms_max: u64,
     },
     /// A counter of this name exists.
     #[error("the counter exists already; it was left as it is")]
+    #[n(18)]
     Exists,
     /// It was counted on before, without bounds.
     #[error(
         "this key was a counter without bounds before, and other sites may still count on it; nothing was done. Choose \
          another key"
     )]
+    #[n(19)]
     UsedBefore,
     /// Bounded counters are not reset.
     #[error("a bounded counter cannot be reset or deleted; it was left as it is. Add or subtract instead")]
+    #[n(20)]
     BoundedReset,
     /// The definition contradicts itself.
     #[error("{0}")]
-    BadDefinition(String),
+    #[n(21)]
+    BadDefinition(#[n(0)] String),
     /// The key is too long or empty.
     #[error("a key has 1 to {max} bytes, not {bytes}; nothing was done", max = crate::KEY_BYTES_MAX)]
+    #[n(22)]
     BadKey {
         /// How long it is.
+        #[n(0)]
         bytes: usize,
     },
     /// The store failed, and has not kept the command.
     #[error("{0}")]
-    NotStored(String),
+    #[n(23)]
+    NotStored(#[n(0)] String),
     /// It is not known whether the command was stored.
     #[error("it is not known whether this was counted ({0}); ask again with the operation's id")]
-    InDoubt(String),
+    #[n(24)]
+    InDoubt(#[n(0)] String),
 }
 
 fn describe_sites(sites: &[SiteId]) -> String {

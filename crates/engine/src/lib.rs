@@ -4,6 +4,7 @@
 //! [`quipu_storage::Store`] and keeps the one rule: *nothing leaves the process before the state it speaks of is
 //! durable*. The server and the simulations run the same host.
 
+pub mod call;
 mod command;
 pub mod council;
 mod counter;

@@ -6,6 +6,7 @@ mod harness;
 
 mod edge;
 mod handing;
+mod passing;
 mod refused;
 mod retiring;
 

@@ -120,7 +120,7 @@ pub fn decode_left(bytes: &[u8]) -> Result<Left, BadExchange> {
     decode_within(ESTATE_BYTES_MAX, bytes)
 }
 
-fn decode_within<T: for<'b> Decode<'b, ()>>(max: usize, bytes: &[u8]) -> Result<T, BadExchange> {
+pub(crate) fn decode_within<T: for<'b> Decode<'b, ()>>(max: usize, bytes: &[u8]) -> Result<T, BadExchange> {
     if bytes.len() > max {
         return Err(BadExchange::TooLong { bytes: bytes.len(), max });
     }

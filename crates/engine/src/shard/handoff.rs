@@ -83,13 +83,13 @@ impl Shard {
         }
         let (visitor, here) = (*view.id(), self.desk.name());
         if visitor.site().is_some() || view.tier() <= self.desk.tier() {
-            return Err(Refusal::BadVisit("only those of a higher tier hand over"));
+            return Err(Refusal::BadVisit("only those of a higher tier hand over".to_owned()));
         }
         if *view.to() != here {
             return Err(Refusal::OtherServer { asked: *view.to(), here });
         }
         if notice.as_ref().is_some_and(|notice| *notice.client() != visitor) {
-            return Err(Refusal::BadVisit("last words of somebody else"));
+            return Err(Refusal::BadVisit("last words of somebody else".to_owned()));
         }
         if !self.desk.handshake(shard).is_active() {
             return Err(Refusal::Leaving);

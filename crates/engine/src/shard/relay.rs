@@ -64,7 +64,7 @@ impl Shard {
             return Err(Refusal::Joining);
         }
         if estate.from().site().is_some() {
-            return Err(Refusal::BadVisit("an estate of a site"));
+            return Err(Refusal::BadVisit("an estate of a site".to_owned()));
         }
         let mut names: BTreeSet<Name> = estate.sources();
         let mut handshake = self.desk.take(shard);

@@ -92,9 +92,11 @@ impl Problem {
                 let sites: Vec<_> = waiting_for.iter().map(SiteId::to_string).collect();
                 problem.with_members([("waiting_for", json!(sites))]).with_header("retry-after", "1")
             }
-            Refusal::NotStored(_) | Refusal::InDoubt(_) | Refusal::JoinedLately { .. } | Refusal::Joining => {
-                problem.with_header("retry-after", "1")
-            }
+            Refusal::NotStored(_)
+            | Refusal::InDoubt(_)
+            | Refusal::NoSite(_)
+            | Refusal::JoinedLately { .. }
+            | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
         }
     }
@@ -149,6 +151,7 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::TooManyPending { .. } | Refusal::Leaving => {
             (StatusCode::SERVICE_UNAVAILABLE, "not-handed-over", "Nothing more can wait here")
         }
+        Refusal::NoSite(_) => (StatusCode::SERVICE_UNAVAILABLE, "no-site", "No site can be reached"),
         Refusal::CannotRetire(_) => (StatusCode::CONFLICT, "cannot-retire", "The relay cannot retire so"),
         Refusal::BadVisit(_) => (StatusCode::BAD_REQUEST, "bad-visit", "This is not what an edge says"),
         Refusal::OtherServer { .. } => {

@@ -48,8 +48,8 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 ///    `Draining` while they leave, and a `Beat` every second. A link over which nothing has come for five seconds is closed.
 /// 3. To a site that was removed, and whose `Hello` says that it does not know, `Council` and `Refused` are sent in place
 ///    of anything else, whoever has dialled.
-/// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange` and `Estate`, and gets `Exchanged`
-///    and `Adopted`; both send beats. What is wrong is answered with `Refused`.
+/// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange`, `Estate` and `Call`, and gets
+///    `Exchanged`, `Adopted` and `Called`; both send beats. What is wrong is answered with `Refused`.
 ///
 /// Anything else, or in another order, closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,6 +88,21 @@ pub enum Frame<'a> {
     Estate(&'a [u8]),
     /// What became of it. Kind 12; the body has the same format.
     Adopted(&'a [u8]),
+    /// A command that the receiver is to do for the sender. Kind 13: a number in eight bytes, then the command
+    /// ([`quipu_engine::call`]).
+    Call {
+        /// Stands in the answer.
+        number: u64,
+        /// The bytes of the command.
+        command: &'a [u8],
+    },
+    /// The answer to a call. Kind 14: its number in eight bytes, then the reply.
+    Called {
+        /// Of the call.
+        number: u64,
+        /// The bytes of the reply.
+        reply: &'a [u8],
+    },
 }
 
 /// How far a site that leaves has got: what must come to its end before it says in the council that it leaves.
@@ -210,6 +225,13 @@ fn decode_body<'b, T: Decode<'b, ()>>(what: &'static str, body: &'b [u8]) -> Res
     Ok(value)
 }
 
+/// A number, and what follows it.
+fn numbered<'b>(what: &'static str, body: &'b [u8]) -> Result<(u64, &'b [u8]), BadFrame> {
+    let why = || "it has no number".to_owned();
+    let (number, rest) = body.split_first_chunk().ok_or_else(|| BadFrame::Body { what, why: why() })?;
+    Ok((u64::from_le_bytes(*number), rest))
+}
+
 impl<'a> Frame<'a> {
     /// Appends the frame.
     pub fn encode(&self, into: &mut Vec<u8>) {
@@ -230,6 +252,10 @@ impl<'a> Frame<'a> {
             | Self::Exchanged(bytes)
             | Self::Estate(bytes)
             | Self::Adopted(bytes) => into.extend_from_slice(bytes),
+            Self::Call { number, command: bytes } | Self::Called { number, reply: bytes } => {
+                into.extend_from_slice(&number.to_le_bytes());
+                into.extend_from_slice(bytes);
+            }
             Self::Leave { leaves } => into.push(u8::from(*leaves)),
             Self::Draining(draining) => encode_body(draining, into),
         }
@@ -260,6 +286,8 @@ impl<'a> Frame<'a> {
             Self::Exchanged(_) => 10,
             Self::Estate(_) => 11,
             Self::Adopted(_) => 12,
+            Self::Call { .. } => 13,
+            Self::Called { .. } => 14,
         }
     }
 
@@ -278,6 +306,8 @@ impl<'a> Frame<'a> {
             Self::Exchanged(_) => "an Exchanged",
             Self::Estate(_) => "an Estate",
             Self::Adopted(_) => "an Adopted",
+            Self::Call { .. } => "a Call",
+            Self::Called { .. } => "a Called",
         }
     }
 
@@ -315,6 +345,14 @@ impl<'a> Frame<'a> {
             10 => Self::Exchanged(body),
             11 => Self::Estate(body),
             12 => Self::Adopted(body),
+            13 => {
+                let (number, command) = numbered("a Call", body)?;
+                Self::Call { number, command }
+            }
+            14 => {
+                let (number, reply) = numbered("a Called", body)?;
+                Self::Called { number, reply }
+            }
             kind => return Err(BadFrame::Kind(*kind)),
         })
     }

@@ -110,6 +110,8 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     fn exchange(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
     /// Takes over what a relay leaves.
     fn adopt(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
+    /// Does a command for another node.
+    fn call_for(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
 }
 
 /// Takes and makes links until it is dropped.

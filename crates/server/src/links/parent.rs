@@ -1,6 +1,7 @@
 //! A relay's connection to a site that it hands over to: questions go out, answers come in.
 
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -47,6 +48,10 @@ struct Waiting {
     is_refused: bool,
     exchange: Option<oneshot::Sender<Vec<u8>>>,
     estate: Option<oneshot::Sender<Vec<u8>>>,
+    /// By their numbers.
+    calls: BTreeMap<u64, oneshot::Sender<Vec<u8>>>,
+    /// The last number.
+    called: u64,
 }
 
 fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
@@ -83,28 +88,56 @@ impl Parent {
         self.ask(&Frame::Estate(body), |waiting| &mut waiting.estate).await
     }
 
+    /// Lets the parent do a command. Many at a time.
+    pub(crate) async fn call(&self, command: &[u8], within: Duration) -> Result<Vec<u8>, Unanswered> {
+        let (answer, answered) = oneshot::channel();
+        let number = self.send(|waiting| {
+            waiting.called += 1;
+            let number = waiting.called;
+            waiting.calls.insert(number, answer);
+            self.queue.push(|bytes| Frame::Call { number, command }.encode(bytes));
+            number
+        })?;
+        let answer = self.wait(answered, within).await;
+        lock(&self.waiting).calls.remove(&number);
+        answer
+    }
+
     async fn ask(
         &self,
         frame: &Frame<'_>,
-        place: impl Fn(&mut Waiting) -> &mut Option<oneshot::Sender<Vec<u8>>>,
+        place: impl FnOnce(&mut Waiting) -> &mut Option<oneshot::Sender<Vec<u8>>>,
     ) -> Result<Vec<u8>, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        {
-            let mut waiting = lock(&self.waiting);
-            if let Some(why) = &waiting.ended {
-                return Err(Unanswered::NotSent(why.clone()));
-            }
-            *place(&mut waiting) = Some(answer);
+        self.send(|waiting| {
+            *place(waiting) = Some(answer);
             self.queue.push(|bytes| frame.encode(bytes));
+        })?;
+        self.wait(answered, ANSWER_MAX).await
+    }
+
+    /// Sends something, unless the connection has ended.
+    fn send<T>(&self, send: impl FnOnce(&mut Waiting) -> T) -> Result<T, Unanswered> {
+        let mut waiting = lock(&self.waiting);
+        match &waiting.ended {
+            Some(why) => Err(Unanswered::NotSent(why.clone())),
+            None => Ok(send(&mut waiting)),
         }
-        match timeout(ANSWER_MAX, answered).await {
+    }
+
+    async fn wait(
+        &self,
+        answered: oneshot::Receiver<Vec<u8>>,
+        within: Duration,
+    ) -> Result<Vec<u8>, Unanswered> {
+        match timeout(within, answered).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(_)) => {
                 let waiting = lock(&self.waiting);
                 let why = waiting.ended.clone().unwrap_or_default();
                 Err(if waiting.is_refused { Unanswered::Refused(why) } else { Unanswered::NoAnswer(why) })
             }
-            Err(_) => Err(Unanswered::NoAnswer(format!("no answer within {} s", ANSWER_MAX.as_secs()))),
+            Err(_) => Err(Unanswered::NoAnswer(format!("no answer within {} ms", within.as_millis()))),
         }
     }
 }
@@ -129,6 +162,7 @@ async fn read(stream: &TcpStream, mut reader: Reader, waiting: &Mutex<Waiting>) 
                 Frame::Beat => continue,
                 Frame::Exchanged(answer) => waiting.exchange.take().map(|asked| (asked, answer)),
                 Frame::Adopted(answer) => waiting.estate.take().map(|asked| (asked, answer)),
+                Frame::Called { number, reply } => waiting.calls.remove(&number).map(|asked| (asked, reply)),
                 Frame::Refused(refused) => {
                     waiting.is_refused = true;
                     return refused.text;

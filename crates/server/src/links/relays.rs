@@ -22,6 +22,7 @@ const INBOUND_BYTES_MAX: usize = 2 * RELAY_FRAME_BYTES_MAX;
 enum Wish {
     Exchange,
     Adopt,
+    Call { number: u64 },
 }
 
 /// Serves a relay, which has said `first`, until something ends it.
@@ -69,6 +70,7 @@ async fn read<N: Inside>(node: &N, stream: &TcpStream, mut reader: Reader, queue
                 Ok(Some(Frame::Beat)) => continue,
                 Ok(Some(Frame::Exchange(body))) => (Wish::Exchange, body.to_vec()),
                 Ok(Some(Frame::Estate(body))) => (Wish::Adopt, body.to_vec()),
+                Ok(Some(Frame::Call { number, command })) => (Wish::Call { number }, command.to_vec()),
                 Ok(Some(other)) => return format!("{} from a relay", other.name()),
                 Err(error) => return error.to_string(),
             };
@@ -90,10 +92,14 @@ async fn answer<N: Inside>(node: &N, wish: Wish, body: &[u8], queue: &Queue) {
     let answer = match wish {
         Wish::Exchange => node.exchange(body).await,
         Wish::Adopt => node.adopt(body).await,
+        Wish::Call { .. } => node.call_for(body).await,
     };
     match (wish, answer) {
         (Wish::Exchange, Ok(answer)) => queue.push(|bytes| Frame::Exchanged(&answer).encode(bytes)),
         (Wish::Adopt, Ok(answer)) => queue.push(|bytes| Frame::Adopted(&answer).encode(bytes)),
+        (Wish::Call { number }, Ok(reply)) => {
+            queue.push(|bytes| Frame::Called { number, reply: &reply }.encode(bytes));
+        }
         (_, Err(text)) => {
             let refused = Refused { reason: Reason::Other, text };
             queue.push(|bytes| Frame::Refused(refused).encode(bytes));

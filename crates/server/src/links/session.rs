@@ -380,7 +380,9 @@ async fn take_frames<N: Inside>(
             | Frame::Exchange(_)
             | Frame::Exchanged(_)
             | Frame::Estate(_)
-            | Frame::Adopted(_)) => {
+            | Frame::Adopted(_)
+            | Frame::Call { .. }
+            | Frame::Called { .. }) => {
                 return Err(format!("{} after the handshake", other.name()));
             }
         }

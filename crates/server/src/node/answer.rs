@@ -114,6 +114,7 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         | Refusal::Copy { .. }
         | Refusal::CannotRetire(_) => "HANDOFF",
         Refusal::TooManyPending { .. } | Refusal::Leaving => "PENDING",
+        Refusal::NoSite(_) => "NOSITE",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",
         Refusal::Overflow | Refusal::BadDefinition(_) | Refusal::BadKey { .. } => "ERR",

@@ -7,12 +7,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId, Unfinished};
+use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId, Unfinished, call};
 use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{Front, Node, ServeError, Shared, mail::Mail, system, worker::Worker};
-use crate::links::{self, Board, Draining, Inside, Seen};
+use crate::{
+    http::Counters as _,
+    links::{self, Board, Draining, Inside, Seen},
+};
 
 /// A shard that wants to be asked what is to be sent is asked again after so many milliseconds at the earliest.
 const ASK_AGAIN_MS: u64 = 1;
@@ -191,6 +194,11 @@ impl Inside for Node {
 
     async fn adopt(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         self.take_estate(bytes).await
+    }
+
+    async fn call_for(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let command = call::decode_command(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
+        Ok(call::encode_reply(self.call(command.get()).await))
     }
 
     fn leave(&self, from: SiteId, leaves: bool) {

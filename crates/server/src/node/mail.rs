@@ -35,6 +35,8 @@ pub(super) enum Mail {
     Commands { from: usize, commands: Vec<(Ticket, OwnedCommand)> },
     /// Answers to commands that this worker has sent on.
     Answers(Vec<(Ticket, Reply)>),
+    /// The answer of a site to a command that a relay has passed on.
+    FromSite { ticket: Ticket, answer: Reply },
     /// An answer that was made elsewhere.
     Rendered { ticket: Ticket, rendered: Rendered },
     /// A command of a front end.

@@ -257,6 +257,10 @@ impl Worker {
                 self.deliver(ticket, Part::Bytes(bytes));
                 self.end_job(ticket, &written);
             }
+            Mail::FromSite { ticket, answer } => {
+                self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
+                self.deliver(ticket, Part::Answer(answer));
+            }
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
@@ -465,6 +469,13 @@ impl Worker {
     /// Sends a command to the worker that has its shard, and says which shard that is.
     pub(super) fn submit(&mut self, ticket: Ticket, command: Command<'_>) -> ShardId {
         let shard = self.shared.shards.of(command.key);
+        if self.shared.passes_on(&command.action) {
+            let ticket = named(ticket, CommandName::of(&command.action));
+            let (shared, worker) = (Arc::clone(&self.shared), self.index);
+            let done = move |answer| shared.post(worker, Mail::FromSite { ticket, answer });
+            self.shared.pass_on_command(OwnedCommand::new(command), done);
+            return shard;
+        }
         let owner = self.shared.owner(shard);
         if owner == self.index {
             let ticket = named(ticket, CommandName::of(&command.action));

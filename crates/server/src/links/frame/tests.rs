@@ -33,6 +33,8 @@ fn all() -> Vec<Frame<'static>> {
         Frame::Exchanged(b"\x01 answers"),
         Frame::Estate(b"\x01 slots"),
         Frame::Adopted(b""),
+        Frame::Call { number: u64::MAX, command: b"\x01 add" },
+        Frame::Called { number: 0, reply: b"" },
         Frame::Leave { leaves: true },
         Frame::Leave { leaves: false },
         Frame::Draining(Draining {
@@ -123,6 +125,8 @@ fn what_is_no_frame_is_refused_with_a_reason() {
         (b"\x03\x82\x01", "a refusal that cannot be read"),
         (b"\x04\x01", "it has no shard"),
         (b"\x05\x00", "a beat that cannot be read"),
+        (b"\x0d1234567", "a Call that cannot be read: it has no number"),
+        (b"\x0e", "a Called that cannot be read: it has no number"),
         (b"\x07", "neither 0 nor 1"),
         (b"\x07\x02", "neither 0 nor 1"),
         (b"\x08\x80", "a Draining that cannot be read"),

@@ -1,15 +1,16 @@
 //! A relay: a node whose shards hand over what they count to a site.
 //!
 //! [`attend`] speaks to one parent as long as that one answers, and to the next one otherwise. What is said is durable
-//! before it is sent: a worker gives it away with its batch ([`rounds`]). [`retiring`] is how a relay leaves.
+//! before it is sent: a worker gives it away with its batch ([`rounds`]). [`passing`] is what becomes of commands that only sites do, [`retiring`] how a relay leaves.
 
+mod passing;
 mod retiring;
 mod rounds;
 
 use std::{
     fmt::Write,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -74,6 +75,8 @@ pub(super) struct Relay {
     parents: Vec<String>,
     /// Something waits to be handed over.
     news: Notify,
+    /// There is a parent.
+    met: Notify,
     /// By worker: does something wait there?
     waiting: Vec<AtomicBool>,
     /// Is it to retire? Stored.
@@ -82,10 +85,18 @@ pub(super) struct Relay {
     complaints: Throttle,
 }
 
+/// A parent that is handed over to.
+#[derive(Debug, Clone)]
+struct Current {
+    address: String,
+    server: Server,
+    parent: Arc<Parent>,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    /// Where it hands over now, and to whom.
-    current: Option<(String, Server)>,
+    /// Where it hands over now.
+    current: Option<Current>,
     /// What was last wrong, and where.
     trouble: Option<String>,
 }
@@ -96,6 +107,7 @@ impl Relay {
             name,
             parents: config.parents.clone(),
             news: Notify::new(),
+            met: Notify::new(),
             waiting: (0..config.workers).map(|_| AtomicBool::new(false)).collect(),
             retiring: AtomicBool::new(folder.is_retiring()?),
             state: Mutex::default(),
@@ -114,7 +126,7 @@ impl Relay {
 
     /// To whom it hands over now.
     pub(super) fn current(&self) -> Option<Name> {
-        self.state().current.as_ref().map(|(_, server)| server.name)
+        self.state().current.as_ref().map(|current| current.server.name)
     }
 
     /// A worker says whether something waits there.
@@ -146,8 +158,8 @@ impl Relay {
         write!(text, "relay:{}\r\n", self.name)?;
         for (number, address) in self.parents.iter().enumerate() {
             write!(text, "parent{number}:address={address}")?;
-            match current.as_ref().filter(|(at, _)| at == address) {
-                Some((_, server)) => write!(text, ",link=up,server={}\r\n", server.name)?,
+            match current.as_ref().filter(|current| current.address == *address) {
+                Some(current) => write!(text, ",link=up,server={}\r\n", current.server.name)?,
                 None => write!(text, ",link=idle\r\n")?,
             }
         }
@@ -184,7 +196,10 @@ async fn serve_by(node: &Node, relay: &Relay, address: &str) -> (bool, Trouble) 
         Err(trouble) => return (false, trouble),
     };
     tracing::info!(parent = address, server = %server.name, "handing over");
-    *relay.state() = State { current: Some((address.to_owned(), server)), trouble: None };
+    let parent = Arc::new(parent);
+    let current = Current { address: address.to_owned(), server, parent: Arc::clone(&parent) };
+    *relay.state() = State { current: Some(current), trouble: None };
+    relay.met.notify_waiters();
     let (mut all_at, mut others_at) = (Instant::now(), Instant::now());
     let mut others: Option<JoinHandle<()>> = None;
     loop {
