@@ -258,6 +258,7 @@ pub struct BoundedView {
     #[n(3)]
     pub creator: SiteId,
     /// What was handed over by edges and waits for rights, at all sites.
+    #[n(4)]
     pub parked: Pn,
 }
 

@@ -52,7 +52,13 @@ fn replies_arrive_as_they_were_sent() {
     let added = Added { value: -5, applied: 3, repeated: true, site: SITE };
     let inspection = Inspection {
         value: 1,
-        bounded: Some(BoundedView { minimum: None, maximum: Some(7), initial: -2, creator: SITE }),
+        bounded: Some(BoundedView {
+            minimum: None,
+            maximum: Some(7),
+            initial: -2,
+            creator: SITE,
+            parked: Pn::subtracted(3),
+        }),
         sites: vec![SiteView {
             site: SITE,
             added: 1,
