@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::AtomicBool,
+        atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, RecvTimeoutError, Sender},
     },
     time::{Duration, Instant},
@@ -63,6 +63,21 @@ struct Outcome {
     has_moved: bool,
 }
 
+/// What the two threads tell each other without a message.
+#[derive(Debug, Default)]
+pub(crate) struct Signals {
+    /// The courier was told that there is something to do.
+    pub(crate) is_woken: AtomicBool,
+    /// Somebody waits for the edge to retire: it does not count meanwhile.
+    is_leaving: AtomicBool,
+}
+
+impl Signals {
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
+    }
+}
+
 /// How long things take.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
@@ -77,7 +92,7 @@ pub(crate) struct Courier {
     http: Http,
     pace: Pace,
     servers: Vec<Address>,
-    woken: Arc<AtomicBool>,
+    signals: Arc<Signals>,
     /// Which of the servers is chosen.
     current: usize,
     name: Name,
@@ -105,7 +120,7 @@ impl Courier {
         http: Http,
         pace: Pace,
         servers: Vec<Address>,
-        woken: Arc<AtomicBool>,
+        signals: Arc<Signals>,
     ) -> Self {
         let places = identity.servers.iter();
         Self {
@@ -113,7 +128,7 @@ impl Courier {
             http,
             pace,
             servers,
-            woken,
+            signals,
             current: 0,
             name: identity.name,
             cluster: identity.cluster.clone(),
@@ -174,7 +189,11 @@ impl Courier {
             }
             Order::Sync { reply } => waiting.push(reply),
             Order::Flush { until, reply } => self.press(until, GoalReply::Flushed(reply)),
-            Order::Retire { until, reply } => self.press(until, GoalReply::Retired(reply)),
+            Order::Retire { until, reply } => {
+                // Else whoever counts without a pause would keep it from ever leaving.
+                self.signals.is_leaving.store(true, Ordering::Release);
+                self.press(until, GoalReply::Retired(reply));
+            }
             Order::Choose { server, reply } => {
                 self.choose(server);
                 reply.keep(());

@@ -203,8 +203,8 @@ impl Edge {
     }
 
     /// Hands over everything, tells servers that this edge will not come again, so that nothing of it is left there, and
-    /// removes its state. If that does not succeed within this time, call it again, now or when the state was opened
-    /// again.
+    /// removes its state. Meanwhile nothing is counted. If it does not succeed within this time, call it again, now or when
+    /// the state was opened again.
     pub fn retire(&self, within: Duration) -> Result<(), RetireError> {
         let gone = || Err(RetireError::NotHandedOver(closed()));
         self.inner.retire(within).wait().unwrap_or_else(gone)

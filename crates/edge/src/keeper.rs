@@ -27,8 +27,12 @@ use quipu_storage::{
 
 use self::asked::Asked;
 use crate::{
-    CountError, OpenError, Reading, Status, courier::Order, identity::Identity, promise::Promise,
-    random::random, watch::WatchCell,
+    CountError, OpenError, Reading, Status,
+    courier::{Order, Signals},
+    identity::Identity,
+    promise::Promise,
+    random::random,
+    watch::WatchCell,
 };
 
 /// An edge is one shard.
@@ -146,7 +150,8 @@ pub(crate) struct Keeper<D: Disk> {
     identity: Identity,
     /// This opening is counted, durably.
     is_counted: bool,
-    is_retiring: bool,
+    /// It counts no more. False again if that could not be stored.
+    is_retiring: Arc<AtomicBool>,
     began: Instant,
     ticket: u64,
     waiting: BTreeMap<Ticket, (Instant, Waiting)>,
@@ -156,7 +161,7 @@ pub(crate) struct Keeper<D: Disk> {
     is_troubled: bool,
     checkpoint_at: Option<Instant>,
     courier: Sender<Order>,
-    woken: Arc<AtomicBool>,
+    signals: Arc<Signals>,
 }
 
 impl<D: Disk> Keeper<D> {
@@ -164,7 +169,7 @@ impl<D: Disk> Keeper<D> {
         file: StateFile<D>,
         pending_max: usize,
         courier: Sender<Order>,
-        woken: Arc<AtomicBool>,
+        signals: Arc<Signals>,
     ) -> Result<Self, OpenError> {
         let table = file.table();
         let identity = Identity::read(&table)?;
@@ -174,7 +179,7 @@ impl<D: Disk> Keeper<D> {
         let mut host = Host::new(Store::new(file.log(), file.table()), None, settings, Flush::Now);
         let began = Instant::now();
         host.open(EDGE, moment(began))?;
-        let is_retiring = host.not_handed_over(EDGE).last_words > 0;
+        let is_retiring = Arc::new(AtomicBool::new(host.not_handed_over(EDGE).last_words > 0));
         Ok(Self {
             file,
             table,
@@ -190,7 +195,7 @@ impl<D: Disk> Keeper<D> {
             is_troubled: false,
             checkpoint_at: None,
             courier,
-            woken,
+            signals,
         })
     }
 
@@ -227,20 +232,27 @@ impl<D: Disk> Keeper<D> {
             self.commit();
             match end {
                 None => self.look_after(),
-                Some(End::Closed) => break,
-                Some(End::Removed(reply)) => {
-                    let Self { file, .. } = self;
-                    return reply.keep(file.remove());
-                }
+                Some(end) => return self.end(end),
             }
         }
+    }
+
+    fn end(mut self, end: End) {
+        self.give_up(|_| true);
         for cell in self.asked.values().flat_map(|asked| &asked.watchers).filter_map(Weak::upgrade) {
             cell.end();
+        }
+        if let End::Removed(reply) = end {
+            let Self { file, .. } = self;
+            reply.keep(file.remove());
         }
     }
 
     fn take(&mut self, request: Request) -> Option<End> {
         match request {
+            Request::Count { reply, .. } if self.is_retiring() || self.signals.is_leaving() => {
+                reply.keep(Err(CountError::Refused(Refusal::Leaving)));
+            }
             Request::Count { key, amount, reply } => {
                 self.has_news = true;
                 let action = Action::Add { add: Add::of(amount), operation: None };
@@ -255,15 +267,29 @@ impl<D: Disk> Keeper<D> {
             Request::Met { server, reply } => reply.keep(self.meet(server)),
             Request::Visits { server, chosen, reply } => self.visits(server, chosen, reply),
             Request::Answered { server, answers, reply } => self.answered(server, &answers, reply),
-            Request::Retire { reply } => {
-                let retired = self.host.retire_edge(EDGE).is_ok();
-                self.is_retiring |= retired;
-                self.after_batch(move |stored| reply.keep(stored.map(|()| retired)));
-            }
+            Request::Retire { reply } => self.retire(reply),
             Request::Remove { reply } => return Some(End::Removed(reply)),
             Request::Close => return Some(End::Closed),
         }
         None
+    }
+
+    fn is_retiring(&self) -> bool {
+        self.is_retiring.load(Ordering::Relaxed)
+    }
+
+    /// Counts no more, if all is handed over or on its way; from here on, so that nothing comes in after it.
+    fn retire(&mut self, reply: Promise<Result<bool, Refusal>>) {
+        let retires = self.host.retire_edge(EDGE).is_ok();
+        if !retires {
+            return reply.keep(Ok(false));
+        }
+        self.is_retiring.store(true, Ordering::Relaxed);
+        let is_retiring = Arc::clone(&self.is_retiring);
+        self.after_batch(move |stored| {
+            is_retiring.store(stored.is_ok(), Ordering::Relaxed);
+            reply.keep(stored.map(|()| true));
+        });
     }
 
     fn submit(&mut self, command: Command<'_>, waiting: Waiting) {
@@ -296,7 +322,7 @@ impl<D: Disk> Keeper<D> {
         for event in released.events {
             self.show(&event.key);
         }
-        if mem::take(&mut self.has_news) && !self.woken.swap(true, Ordering::AcqRel) {
+        if mem::take(&mut self.has_news) && !self.signals.is_woken.swap(true, Ordering::AcqRel) {
             // If it is gone, everything is about to be.
             let _ = self.courier.send(Order::Wake);
         }
@@ -310,7 +336,7 @@ impl<D: Disk> Keeper<D> {
             self.host.maintain(moment(self.began), &mut released);
             self.release(released);
             self.is_troubled = self.host.stats().shards_unavailable > 0;
-            self.give_up(now);
+            self.give_up(|since| now.duration_since(since) > IN_DOUBT_MAX);
         }
         let is_due = self.checkpoint_at.is_none_or(|at| at <= now);
         if is_due && self.file.unsaved_bytes() > UNSAVED_BYTES_MAX {
@@ -321,8 +347,7 @@ impl<D: Disk> Keeper<D> {
     }
 
     /// Nobody waits for ever.
-    fn give_up(&mut self, now: Instant) {
-        let is_late = |since: Instant| now.duration_since(since) > IN_DOUBT_MAX;
+    fn give_up(&mut self, is_late: impl Fn(Instant) -> bool) {
         for (ticket, (since, waiting)) in mem::take(&mut self.waiting) {
             if is_late(since) {
                 let why = Refusal::InDoubt("the disk has failed half-way".to_owned());

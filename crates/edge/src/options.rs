@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::{Arc, atomic::AtomicBool, mpsc},
+    sync::{Arc, atomic::Ordering, mpsc},
     thread,
     time::Duration,
 };
@@ -12,7 +12,7 @@ use quipu_storage::{embedded::Disk, file::StateFile};
 use crate::{
     Address, Edge, OpenError,
     backoff::Waits,
-    courier::{Courier, Order, Pace},
+    courier::{Courier, Order, Pace, Signals},
     edge::Inner,
     http::Http,
     keeper::Keeper,
@@ -125,12 +125,13 @@ impl Options {
         let (requests, requested) = mpsc::channel();
         let (orders, ordered) = mpsc::channel();
         // Without a background nobody is ever woken.
-        let woken = Arc::new(AtomicBool::new(!self.in_background));
-        let mut keeper = Keeper::open(file, self.pending_max, orders.clone(), Arc::clone(&woken))?;
+        let signals = Arc::new(Signals::default());
+        signals.is_woken.store(!self.in_background, Ordering::Release);
+        let mut keeper = Keeper::open(file, self.pending_max, orders.clone(), Arc::clone(&signals))?;
         let Self { sync_every, after_failure, in_background, .. } = self;
         let http = Http::new(self.connect_max, self.answer_max, self.authorization);
         let pace = Pace { sync_every, after_failure, in_background };
-        let courier = Courier::new(requests.clone(), keeper.identity(), http, pace, servers, woken);
+        let courier = Courier::new(requests.clone(), keeper.identity(), http, pace, servers, signals);
         if in_background && keeper.is_open() {
             // If nobody is there to be woken, the next lines say it.
             let _ = orders.send(Order::Wake);

@@ -1,6 +1,6 @@
 //! Those who wait until everything is handed over, or until the edge has retired.
 
-use std::time::Instant;
+use std::{sync::atomic::Ordering, time::Instant};
 
 use super::{Courier, Outcome};
 use crate::{NotHandedOver, RetireError, Status, SyncError, keeper::Request, promise::Promise};
@@ -47,18 +47,22 @@ impl Courier {
         let has_retired = status.is_retiring && status.last_words == 0;
         let is_final = matches!(done, Some(Err(error)) if error.is_final());
         let now = Instant::now();
-        let mut retired = Vec::new();
+        let (mut retired, mut failed) = (Vec::new(), Vec::new());
         for Goal { until, reply } in goals.drain(..) {
             match reply {
                 GoalReply::Flushed(reply) if is_handed_over => reply.keep(Ok(())),
                 GoalReply::Retired(reply) if has_retired => retired.push(reply),
-                reply if is_final || until <= now => reply.fail(self.what_is_open(&status)),
+                reply if is_final || until <= now => failed.push(reply),
                 reply => self.goals.push(Goal { until, reply }),
             }
         }
         if retired.is_empty() {
+            let waits = self.goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired(_)));
+            self.signals.is_leaving.store(waits, Ordering::Release);
+            failed.into_iter().for_each(|reply| reply.fail(self.what_is_open(&status)));
             return true;
         }
+        failed.into_iter().for_each(|reply| reply.fail(self.what_is_open(&status)));
         let removed = self.ask(|reply| Request::Remove { reply });
         for reply in retired {
             reply.keep(match &removed {

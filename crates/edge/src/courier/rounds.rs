@@ -34,7 +34,7 @@ struct Answers {
 impl Courier {
     /// One exchange with the chosen server, or with the next that answers; then with those where something is open.
     pub(super) fn round(&mut self) -> Result<Outcome, SyncError> {
-        self.woken.store(!self.pace.in_background, Ordering::Release);
+        self.signals.is_woken.store(!self.pace.in_background, Ordering::Release);
         if let Some(copy) = &self.copy {
             return Err(copy.clone());
         }

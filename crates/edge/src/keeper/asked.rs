@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::{Action, Command};
+use quipu_engine::{Action, Command, handoff::Key};
 use quipu_storage::embedded::Disk;
 
 use super::{EDGE, Keeper, Waiting};
@@ -25,7 +25,11 @@ pub(super) struct Asked {
 
 impl<D: Disk> Keeper<D> {
     pub(super) fn read(&mut self, key: &[u8], reply: Promise<Result<Reading, CountError>>) {
-        let heard = self.ask(key).heard_at.map(|at| at.elapsed());
+        // What is no key is refused, and not asked for.
+        let heard = match Key::new(key) {
+            Some(_) => self.ask(key).heard_at.map(|at| at.elapsed()),
+            None => None,
+        };
         self.submit(Command { key, action: Action::Get }, Waiting::Read { heard, reply });
     }
 

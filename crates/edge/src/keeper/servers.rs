@@ -94,7 +94,7 @@ impl<D: Disk> Keeper<D> {
             waiting: open.pending,
             in_flight: in_flight.collect(),
             last_words: open.last_words,
-            is_retiring: self.is_retiring,
+            is_retiring: self.is_retiring(),
             asks: self.asked.len(),
         }
     }

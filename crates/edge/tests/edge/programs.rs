@@ -56,8 +56,8 @@ fn a_watch_shows_the_last_value_and_ends_with_the_edge() {
         last = reading.value;
     }
     assert_eq!(last, 116);
-    drop(edge);
-    assert_eq!(watch.next(LONG), None);
+    edge.retire(LONG).unwrap();
+    assert_eq!(watch.next(LONG), None, "at once");
 }
 
 #[test]
@@ -91,6 +91,22 @@ fn threads_share_an_edge() {
     edge.flush(LONG).unwrap();
     let sum: i64 = (0..5).map(|key| site.value(format!("key-{key}"))).sum();
     assert_eq!(sum, 800);
+}
+
+#[test]
+fn what_is_counted_while_it_retires_is_handed_over_or_refused() {
+    for round in 0..20 {
+        let site = site();
+        let edge = Edge::options().sync_every(Duration::from_millis(1));
+        let edge = edge.in_memory([site.url()]).unwrap();
+        let counted = std::thread::scope(|scope| {
+            let adding = scope.spawn(|| (0..).take_while(|_| edge.add("hits", 1).is_ok()).count());
+            std::thread::sleep(Duration::from_millis(round / 2));
+            edge.retire(LONG).unwrap();
+            adding.join().unwrap()
+        });
+        assert_eq!(site.value("hits"), i64::try_from(counted).unwrap());
+    }
 }
 
 struct Unpark(std::thread::Thread);

@@ -129,6 +129,27 @@ fn on_a_full_disk_nothing_is_counted_and_it_is_said() {
 }
 
 #[test]
+fn an_edge_that_cannot_write_down_that_it_retires_goes_on() {
+    let (disk, site) = (SimDisk::new(), site());
+    let edge = options().open_on(disk.clone(), "state", [site.url()]).unwrap();
+    let mut fillers = 0;
+    for _ in 0..3 {
+        edge.add("hits", 1).unwrap();
+        disk.fail_all(Operation::Reserve, Some(ErrorKind::StorageFull));
+        // Until nothing fits any more into what is reserved.
+        while edge.add("filler", 1).is_ok() {
+            fillers += 1;
+        }
+        let failed = edge.retire(LONG).unwrap_err();
+        assert!(failed.to_string().contains("no space left"), "{failed}");
+        disk.fail_all(Operation::Reserve, None);
+        edge.add("hits", 1).unwrap();
+    }
+    edge.retire(LONG).unwrap();
+    assert_eq!((site.value("hits"), site.value("filler")), (6, fillers));
+}
+
+#[test]
 fn what_was_read_stays_what_it_was_when_the_disk_is_full() {
     let (disk, site) = (SimDisk::new(), site());
     site.add("hits", 100);
