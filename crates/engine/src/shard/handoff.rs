@@ -136,7 +136,8 @@ impl Shard {
         let mut view = handshake.reply_to(&view, readings, false);
         view.say_closed(closed);
         let mut luggage = Luggage::new();
-        view.retain_copies(|token| token.source == visitor || luggage.admits(token));
+        // An edge sees at which servers its tokens are; it has few.
+        view.retain_copies(|token| leaf && token.source == visitor || luggage.admits(token));
         let passed_on = if leaf { None } else { self.answer_to_relay(visitor) };
         Ok(Answer { view, keeps_notice, refused, passed_on })
     }

@@ -4,14 +4,14 @@ use std::{fs, path::PathBuf};
 
 use minicbor::{Decode, Encode};
 use quipu_engine::{
-    Reply, Settings,
+    Reply, Settings, Ticket,
     handoff::{
         Answer, Server, Visit,
-        exchange::{self, Exchange, Exchanged, ShardAnswer},
+        exchange::{self, Exchange, Exchanged, Left, ShardAnswer, Taken},
     },
 };
 
-use crate::world::Node;
+use crate::world::{Node, moment, shards};
 
 /// With this variable the examples are written, not compared.
 const WRITE: &str = "QUIPU_WRITE_VECTORS";
@@ -82,4 +82,20 @@ fn a_handoff_is_written_as_documented() {
     edge.answered(shard, server, &taken, 0);
     assert!(edge.open_handoffs().is_empty());
     assert_eq!(edge.value(b"hits"), 5);
+}
+
+#[test]
+fn what_a_relay_leaves_is_written_as_documented() {
+    let (mut site, mut relay, mut edge) = (Node::site(1, Settings::default()), Node::relay(1), Node::edge(1));
+    edge.add(b"hits", 5, 0);
+    edge.exchange(&mut relay, true, 0); // There is a slot for it now.
+    let shard = shards().of(b"hits");
+    relay.host.stop_relay(shard).expect("it may");
+    relay.host.bequeath(shard, Ticket(0), site.server().name);
+    let Some((_, Reply::Estate(estate))) = relay.commit(0).pop() else { panic!("an estate") };
+    site.host.adopt(shard, Ticket(0), &estate, moment(0));
+    let Some((_, Reply::Adopted(adoption))) = site.commit(0).pop() else { panic!("it is adopted") };
+    let left = Left { shard: shard.0, estate: *estate };
+    check("estate", "A relay leaves the slot of an edge in shard 1 to site 1", &left);
+    check("adopted", "Site 1 has taken it over", &Taken::Answered(*adoption));
 }

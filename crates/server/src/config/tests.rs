@@ -243,3 +243,33 @@ fn an_error_tells_where_the_value_stands() {
         assert!(text.contains(place), "{text}");
     }
 }
+
+#[test]
+fn a_relay_has_parents_and_nothing_that_only_sites_have() {
+    let config = Config::new(&given(&[(&settings::TIER, "1"), (&settings::PARENTS, "a:1, [::1]:7381")]));
+    let config = config.expect("good");
+    assert!(config.is_relay());
+    assert_eq!(config.parents, ["a:1", "[::1]:7381"]);
+    assert!(!Config::new(&Settings::default()).expect("defaults").is_relay());
+    let parents = (&settings::PARENTS, "a:1");
+    let many: Vec<String> = (1..=PARENTS_MAX + 1).map(|port| format!("a:{port}")).collect();
+    let many = many.join(",");
+    let tier = (&settings::TIER, "1");
+    for (values, flag, part) in [
+        (&[tier][..], "--parents", "for --tier 1"),
+        (&[parents], "--parents", "is for relays"),
+        (&[tier, (&settings::PARENTS, "")], "--parents", "for --tier 1"),
+        (&[tier, (&settings::PARENTS, &many)], "--parents", "at most 16"),
+        (&[tier, (&settings::PARENTS, "a:1,a:1")], "--parents", "twice"),
+        (&[tier, (&settings::PARENTS, "1@a:1")], "--parents", "no address"),
+        (&[tier, parents, (&settings::PEERS, "2@b:1")], "--peers", "is for sites"),
+        (&[tier, parents, (&settings::SITE, "2"), (&settings::JOIN, "3@b:1")], "--join", "is for sites"),
+        (&[tier, parents, (&settings::SITE, "2")], "--site", "is for sites"),
+        (&[tier, parents, (&settings::LINK, "off")], "--link", "is for sites"),
+        (&[(&settings::TIER, "2")], "--tier", "is more than 1"),
+    ] {
+        let error = refusal(values);
+        assert_eq!(error.flag, flag, "{error}");
+        assert!(error.problem.contains(part), "{error}");
+    }
+}

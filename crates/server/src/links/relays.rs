@@ -17,6 +17,9 @@ use super::{
 /// So many bytes of a relay may wait for their answers; then it is not read from until they have them.
 const INBOUND_BYTES_MAX: usize = 2 * RELAY_FRAME_BYTES_MAX;
 
+/// A request counts as at least so many bytes, so that there are not too many of them.
+const REQUEST_BYTES_MIN: usize = 4096;
+
 /// What a relay wants.
 #[derive(Debug, Clone, Copy)]
 enum Wish {
@@ -74,7 +77,7 @@ async fn read<N: Inside>(node: &N, stream: &TcpStream, mut reader: Reader, queue
                 Ok(Some(other)) => return format!("{} from a relay", other.name()),
                 Err(error) => return error.to_string(),
             };
-            let bytes = u32::try_from(body.len()).expect("frames are bounded");
+            let bytes = u32::try_from(body.len().max(REQUEST_BYTES_MIN)).expect("frames are bounded");
             let room = Arc::clone(&room).acquire_many_owned(bytes).await.expect("it is never closed");
             let (node, queue) = (node.clone(), Arc::clone(queue));
             tokio::spawn(async move {

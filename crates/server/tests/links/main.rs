@@ -6,6 +6,7 @@ mod check;
 mod conversation;
 mod hostile;
 mod refusals;
+mod relays;
 mod support;
 mod two_links;
 mod vectors;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
-use quipu_engine::{Message, SiteId};
+use quipu_engine::{Action, Add, Added, Command, Message, OperationId, Reply, SiteId, call};
 use quipu_server::links::{
     Behind, Draining, FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run,
 };
@@ -17,7 +17,7 @@ const ANSWER_BYTES: usize = 2;
 
 /// The bytes of an example. Lines that begin with `#` say what it is.
 pub(crate) fn vector(name: &str) -> Vec<u8> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/vectors/{name}.hex"));
+    let path = path(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let digits: Vec<u8> = lines.flat_map(str::bytes).filter(|byte| !byte.is_ascii_whitespace()).collect();
@@ -26,6 +26,43 @@ pub(crate) fn vector(name: &str) -> Vec<u8> {
         u8::from_str_radix(pair, 16).unwrap_or_else(|_| panic!("{pair} in {name}"))
     };
     digits.chunks(2).map(byte).collect()
+}
+
+/// With this variable examples of frames that have none are written.
+const WRITE: &str = "QUIPU_WRITE_VECTORS";
+
+fn path(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/vectors/{name}.hex"))
+}
+
+/// Writes an example if it is wanted, and checks it.
+fn check_or_write(name: &str, what: &str, frame: &Frame<'_>) {
+    if std::env::var_os(WRITE).is_some() {
+        let digits: Vec<String> = frame.to_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+        let lines: Vec<String> = digits.chunks(32).map(<[String]>::concat).collect();
+        fs::write(path(name), format!("# {what}\n{}\n", lines.join("\n"))).expect("it can be written");
+    }
+    check(name, frame);
+}
+
+#[test]
+fn what_relays_say_is_written_and_read_as_documented() {
+    // The bodies are examples, too.
+    let [hello, answer, left, taken] =
+        ["exchange-hello", "exchange-hello-answer", "estate", "adopted"].map(vector);
+    check_or_write("frame-exchange", "Frame 9 with exchange-hello", &Frame::Exchange(&hello));
+    check_or_write("frame-exchanged", "Frame 10 with exchange-hello-answer", &Frame::Exchanged(&answer));
+    check_or_write("frame-estate", "Frame 11 with estate", &Frame::Estate(&left));
+    check_or_write("frame-adopted", "Frame 12 with adopted", &Frame::Adopted(&taken));
+    let operation = Some(OperationId { producer: b"web-1", id: b"17" });
+    let command = Command { key: b"hits", action: Action::Add { add: Add::of(2), operation } };
+    let command = call::encode_command(command);
+    let what = "Frame 13: call number 1, INCRBY hits 2 IDMP web-1 17";
+    check_or_write("call", what, &Frame::Call { number: 1, command: &command });
+    let added = Added { value: 7, applied: 2, repeated: false, site: site(1) };
+    let reply = call::encode_reply(Reply::Added(added));
+    let what = "Frame 14: the answer to call number 1, hits is 7, 2 were counted at site 1";
+    check_or_write("called", what, &Frame::Called { number: 1, reply: &reply });
 }
 
 fn check(name: &str, frame: &Frame<'_>) {

@@ -160,3 +160,28 @@ fn an_empty_folder_that_joins_knows_whom_to_ask_and_is_no_member() {
         assert_eq!((membership.epoch, membership.joining), (0, [site(4)].into()));
     }
 }
+
+#[test]
+fn a_relay_draws_its_name_once_and_every_start_is_another_opening() {
+    let folder = TempDir::new().expect("a folder");
+    let given: &[(&settings::Known, &str)] = &[(&settings::TIER, "1"), (&settings::PARENTS, "a:1")];
+    let first = open(&folder, given).expect("new");
+    let name = first.relay().expect("it is a relay");
+    assert_eq!((name.site(), first.identity.run.number), (None, 1));
+    assert!(!first.is_retiring().expect("readable"));
+    first.store_retiring().expect("stored");
+    drop(first);
+    let again = open(&folder, given).expect("known");
+    assert_eq!((again.relay(), again.identity.run.number), (Some(name), 2));
+    assert!(again.is_retiring().expect("readable"));
+    drop(again);
+    assert!(matches!(open(&folder, &[]), Err(FolderError::IsRelay)));
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    assert!(matches!(Plan::begin(embedded.table(), None), Err(FolderError::RelayCopy)));
+
+    let other = TempDir::new().expect("a folder");
+    assert_ne!(open(&other, given).expect("new").relay(), Some(name));
+    let site = TempDir::new().expect("a folder");
+    assert_eq!(open(&site, &[]).expect("new").relay(), None);
+    assert!(matches!(open(&site, given), Err(FolderError::IsSite { site: SiteId::FIRST })));
+}

@@ -22,6 +22,25 @@ const ANSWER_BYTES_MAX: usize = 512 * 1024;
 /// So many shards speak in one message.
 const VISITS_MAX: usize = EXCHANGE_MESSAGE_BYTES_MAX / ANSWER_BYTES_MAX;
 
+/// A message is full when it has so many bytes. One visit has less than what then is left.
+const MESSAGE_BYTES_FULL: usize = EXCHANGE_MESSAGE_BYTES_MAX / 4;
+
+/// Divides what is to be said into messages that are not too long, and whose answers are not either.
+fn in_messages(visits: Vec<(u16, Visit)>) -> Vec<Vec<(u16, Visit)>> {
+    let mut messages: Vec<Vec<(u16, Visit)>> = Vec::new();
+    let mut bytes = 0;
+    for visit in visits {
+        let is_full =
+            bytes > MESSAGE_BYTES_FULL || messages.last().is_none_or(|last| last.len() >= VISITS_MAX);
+        bytes = if is_full { 0 } else { bytes } + exchange::encode(&visit).len();
+        match messages.last_mut().filter(|_| !is_full) {
+            Some(last) => last.push(visit),
+            None => messages.push(vec![visit]),
+        }
+    }
+    messages
+}
+
 /// What became of a round.
 #[derive(Debug)]
 pub(super) enum Outcome {
@@ -68,11 +87,9 @@ impl Node {
         server: Server,
         round: Round,
     ) -> Result<Outcome, Trouble> {
-        let mut visits = self.speak(server, round).await.into_iter().peekable();
         let mut outcome = Outcome::Done;
-        while visits.peek().is_some() {
-            let some: Vec<(u16, Visit)> = visits.by_ref().take(VISITS_MAX).collect();
-            if let Some(why) = self.send(parent, server, some).await? {
+        for visits in in_messages(self.speak(server, round).await) {
+            if let Some(why) = self.send(parent, server, visits).await? {
                 outcome = Outcome::Refused(why);
             }
         }
