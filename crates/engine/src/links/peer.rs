@@ -59,13 +59,26 @@ struct Said {
 }
 
 impl Said {
-    /// It speaks again and leaves out how far it has got with others. Returns whether it says something new that others, who do
-    /// not hear it, need to know.
-    fn go_on(&mut self, message: &Message) -> bool {
-        let is_news = message.settled > self.settled || message.epoch > self.epoch;
-        self.position = self.position.max(message.position);
-        self.settled = self.settled.max(message.settled);
-        self.epoch = self.epoch.max(message.epoch);
+    /// It has said something else. All of it is true for ever, and a site that was restarted may have forgotten what it said
+    /// of its operations. Returns whether something is new.
+    fn merge(&mut self, other: Self) -> bool {
+        let mut is_news = other.position > self.position;
+        is_news |= self.go_on(other.position, other.settled, other.epoch);
+        for (site, position) in other.received {
+            let before = self.received.get(&site).copied();
+            is_news |= before.is_none_or(|before| before < position);
+            self.received.insert(site, before.unwrap_or(0).max(position));
+        }
+        is_news
+    }
+
+    /// Its stream is longer now, and its operations up to here are settled, whatever it has got of others. Returns whether
+    /// others, who do not hear it, need to know.
+    fn go_on(&mut self, position: u64, settled: u64, epoch: u64) -> bool {
+        let is_news = settled > self.settled || epoch > self.epoch;
+        self.position = self.position.max(position);
+        self.settled = self.settled.max(settled);
+        self.epoch = self.epoch.max(epoch);
         is_news
     }
 }
@@ -91,7 +104,7 @@ impl Peer {
         if message.received.is_empty() {
             // What it said before is true still, now that its stream is longer.
             self.hear_epoch(message.epoch, message.position, epoch);
-            return self.said.go_on(message);
+            return self.said.go_on(message.position, message.settled, message.epoch);
         }
         for received in &message.received {
             match &received.swept {
@@ -130,18 +143,7 @@ impl Peer {
             self.tell(*received, said.position);
         }
         self.hear_epoch(said.epoch, said.position, epoch);
-        let is_newer = said.position >= self.said.position
-            && said.settled >= self.said.settled
-            && said.epoch >= self.said.epoch
-            && said
-                .received
-                .iter()
-                .all(|(site, position)| self.said.received.get(site).is_none_or(|before| position >= before));
-        let is_news = is_newer && said != self.said;
-        if is_news {
-            self.said = said;
-        }
-        is_news
+        self.said.merge(said)
     }
 
     /// It acts under this membership, and its stream is so long; `epoch` is that of the present one.
