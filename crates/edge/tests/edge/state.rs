@@ -280,3 +280,18 @@ fn a_thousand_short_lives() {
     assert_eq!(site.value("runs"), 1000);
     assert_eq!(edge.status().unwrap().openings, 1, "those that spoke to nobody are not counted");
 }
+
+/// A state of the first format, which later versions must still open.
+#[test]
+fn an_old_state_is_opened_and_handed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/v1.quipu"), &path).unwrap();
+    let site = site();
+    let edge = options().open(&path, [site.url()]).unwrap();
+    let status = edge.status().unwrap();
+    assert_eq!(status.name, "c58e755cf698f0981ac6bf721e53d731");
+    assert_eq!((status.waiting, status.openings, status.cluster), (2, 0, None));
+    edge.retire(LONG).unwrap();
+    assert_eq!((site.value("hits"), site.value("stock")), (6, -7));
+}
