@@ -47,6 +47,8 @@ fn without_a_site_an_operation_is_refused_and_one_under_way_is_in_doubt() {
     let mut client = relay.client();
     // Nothing comes through, and nobody is told: it may have been counted.
     parent.line.set(Cable::Silent);
+    // What it is reading at this moment it still passes on.
+    std::thread::sleep(Duration::from_millis(500));
     let reply = client.call("INCRBY hits 5 IDMP web 1").text();
     assert!(reply.starts_with("INDOUBT") && reply.contains("ask again with the operation's id"), "{reply}");
     parent.line.set(Cable::Cut);
