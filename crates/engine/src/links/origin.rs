@@ -130,7 +130,7 @@ impl Origin {
     }
 
     /// The changes after a position. All of them, if it is not before [`Self::since`].
-    pub(crate) fn changes_after(&self, position: u64) -> impl Iterator<Item = Changed> {
+    pub(crate) fn changes_after(&self, position: u64) -> impl ExactSizeIterator<Item = Changed> {
         let begin = self.changes.partition_point(|changed| changed.number <= position);
         self.changes.range(begin..).copied()
     }

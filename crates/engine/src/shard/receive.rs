@@ -1,7 +1,5 @@
 //! Taking in what another site says.
 
-use std::sync::Arc;
-
 use super::{Shard, tally};
 use crate::{
     BadMessage, Message, Moment, Rule, SiteId,
@@ -16,8 +14,8 @@ impl Message {
     /// The counters that it speaks of: they must be in memory before it is taken in.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let rows =
-            self.parts.iter().flat_map(|part| &part.0.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
-        let entries = self.parts.iter().flat_map(|part| &part.0.entries).map(|entry| &*entry.key);
+            self.parts.iter().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
+        let entries = self.parts.iter().flat_map(|part| &part.entries).map(|entry| &*entry.key);
         let asks = self.asks.iter().map(|ask| &*ask.key);
         let passed_on = self.passed_on.iter().flat_map(|it| it.keys());
         rows.map(|row| &*row.key).chain(entries).chain(asks).chain(passed_on)
@@ -75,15 +73,15 @@ impl Shard {
     ) -> Result<(), BadMessage> {
         let epoch = self.links.membership.epoch;
         let (own_parts, other_parts): (Vec<_>, Vec<_>) =
-            parts.into_iter().partition(|part| part.0.origin == from);
+            parts.into_iter().partition(|part| part.origin == from);
         let (own_sweep, other_sweep) = match sweep {
             Some(sweep) if sweep.origin == from => (Some(sweep), None),
             other => (None, other),
         };
         // All rows first: what follows them may be in the same message.
         own_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
-        for SharedPart(part) in own_parts {
-            self.take_part(from, Arc::unwrap_or_clone(part), now)?;
+        for part in own_parts {
+            self.take_part(from, part.into_part(), now)?;
         }
         // Of a bounded counter all rows travel together, so that the sender's own one may be among those of others. It is
         // not taken in before its stream has come that far: were the sender lost, nobody would have the entries.
@@ -92,13 +90,13 @@ impl Shard {
         let early = other_sweep.as_ref().filter(|sweep| is_early(&sweep.rows)).map(|sweep| sweep.origin);
         let other_sweep = other_sweep.filter(|_| early.is_none());
         other_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
-        for SharedPart(part) in other_parts {
+        for part in other_parts {
             if is_early(&part.rows) || early == Some(part.origin) {
                 continue;
             }
             // If the sender knows of a newcomer that is not known here yet, it will say it again.
             if theirs <= epoch || self.links.origins.contains_key(&part.origin) {
-                self.take_part(from, Arc::unwrap_or_clone(part), now)?;
+                self.take_part(from, part.into_part(), now)?;
             }
         }
         Ok(())
@@ -123,7 +121,7 @@ impl Shard {
         if let Some(theirs) = most.filter(|_| self.settings.rules.keep(Rule::NewIncarnation)) {
             return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
         }
-        for SharedPart(part) in &message.parts {
+        for part in &message.parts {
             let numbers = part.entries.iter().map(|entry| entry.number);
             let is_sorted = numbers.clone().is_sorted_by(|one, next| one < next);
             let is_within = numbers.clone().all(|number| part.from < number && number <= part.to);

@@ -1,8 +1,6 @@
 //! What a shard has to say to others. Call it between batches: it speaks of what is in memory, and all of that must be
 //! durable.
 
-use std::sync::Arc;
-
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
@@ -15,6 +13,8 @@ use crate::{
 /// So many bytes of rows and entries go into one message, about. What does not fit comes later: a peer has then rows that
 /// include counts whose entries it lacks, and if this site is lost just then it stays so.
 const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
+/// Memory for so many rows is set aside for a part at once.
+const ROWS_EXPECTED_MAX: usize = 1024;
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
 /// else to say.
 const GOSSIP_DELAY_MS: u64 = 20;
@@ -126,7 +126,7 @@ impl Shard {
             return None;
         }
         let parts = self.parts_for(site, whole, now_ms);
-        let has_part = |origin: SiteId| parts.iter().any(|part| part.0.origin == origin);
+        let has_part = |origin: SiteId| parts.iter().any(|part| part.origin == origin);
         // All rows go with what follows them, if they fit into a message: nobody must be left with rows and without the
         // entries that they include, should this site be lost. Not now, if too much is under way.
         let is_held = whole.is_some_and(|(origin, _)| !has_part(origin));
@@ -177,7 +177,7 @@ impl Shard {
             }
             let end = origin.position;
             let part = self.shared_part(stream, from, swept, &mut room);
-            let (to, is_all) = (part.0.to, part.0.to == end);
+            let (to, is_all) = (part.to, part.to == end);
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
@@ -267,7 +267,7 @@ impl Shard {
             *room = *room_left;
             return part.clone();
         }
-        let part = SharedPart(Arc::new(self.part(site, from, swept, room)));
+        let part = SharedPart::new(self.part(site, from, swept, room));
         self.last_part = Some(LastPart { made_for, part: part.clone(), room_left: *room });
         part
     }
@@ -287,12 +287,14 @@ impl Shard {
             rows_after: rows_left_out,
         };
         debug_assert!(from < origin.position);
-        let mut seen = HashSet::with_hasher(FixedState::default());
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
         let changes = origin.changes_after(rows_after).take_while(|changed| changed.number <= end);
         let mut changes = changes.peekable();
+        let rows = origin.changes_after(rows_after).len().min(ROWS_EXPECTED_MAX);
+        let mut seen = HashSet::with_capacity_and_hasher(rows, FixedState::default());
+        part.rows.reserve(rows);
         let mut entries = origin.open.range(from + 1..=end).peekable();
         loop {
             let number = match (changes.peek(), entries.peek()) {

@@ -11,7 +11,6 @@ use std::{
 };
 
 use quipu_engine::{Membership, SiteId};
-use quipu_storage::ShardId;
 use tokio::sync::{Semaphore, watch};
 
 use super::{
@@ -203,13 +202,14 @@ impl Board {
         read(&self.peers).get(&number).cloned()
     }
 
-    /// Sends a shard's message, if there is a link; otherwise it is sent again when there is one.
-    pub(crate) fn send(&self, to: SiteId, shard: ShardId, message: &[u8]) {
-        let Some(peer) = self.peer(to.number) else { return };
+    /// Sends frames with so many messages of shards, if there is a link; otherwise they are sent again when there is one.
+    /// Leaves an empty buffer.
+    pub(crate) fn send(&self, to: SiteId, frames: &mut Vec<u8>, messages: u64) {
+        let Some(peer) = self.peer(to.number) else { return frames.clear() };
         let standing = lock(&peer.standing);
-        let Some(link) = standing.link.as_ref().filter(|link| link.site == to) else { return };
-        link.queue.push(|bytes| Frame::Shard { shard, message }.encode(bytes));
-        peer.metrics.messages_sent.inc();
+        let Some(link) = standing.link.as_ref().filter(|link| link.site == to) else { return frames.clear() };
+        link.queue.push(frames);
+        peer.metrics.messages_sent.inc_by(messages);
     }
 
     /// Sends a message for the council, if there is a link.
@@ -222,7 +222,7 @@ impl Board {
         let Some(peer) = self.peer(to.number) else { return };
         let standing = lock(&peer.standing);
         if let Some(link) = standing.link.as_ref().filter(|link| link.site == to) {
-            link.queue.push(|bytes| frame.encode(bytes));
+            link.queue.push(&mut frame.to_bytes());
         }
     }
 

@@ -13,7 +13,7 @@
 
 use minicbor::{Decode, Encode};
 use quipu_engine::{
-    MESSAGE_BYTES_MAX, SiteId,
+    MESSAGE_BYTES_MAX, Message, SiteId,
     council::SITES_MAX,
     handoff::exchange::{ESTATE_BYTES_MAX, EXCHANGE_MESSAGE_BYTES_MAX},
 };
@@ -24,6 +24,8 @@ use super::hello::Hello;
 
 /// Length and checksum.
 const HEAD_BYTES: usize = 8;
+/// The kind of messages for shards.
+const SHARD_KIND: u8 = 4;
 /// The number of a shard, in front of its message.
 const SHARD_BYTES: usize = 2;
 /// A `Hello` has a name, a few numbers and the members.
@@ -211,6 +213,18 @@ pub enum BadFrame {
     },
 }
 
+/// Appends a frame of this kind with the body that `write` appends.
+fn framed(kind: u8, into: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = into.len();
+    into.extend_from_slice(&[0; HEAD_BYTES]);
+    into.push(kind);
+    write(into);
+    let (head, content) = into[start..].split_at_mut(HEAD_BYTES);
+    let length = u32::try_from(content.len()).expect("frames are far shorter than 4 GiB");
+    head[..4].copy_from_slice(&length.to_le_bytes());
+    head[4..].copy_from_slice(&checksum(content).to_le_bytes());
+}
+
 fn encode_body(frame: &impl Encode<()>, into: &mut Vec<u8>) {
     minicbor::encode(frame, into).expect("writing to memory does not fail");
 }
@@ -235,9 +249,18 @@ fn numbered<'b>(what: &'static str, body: &'b [u8]) -> Result<(u64, &'b [u8]), B
 impl<'a> Frame<'a> {
     /// Appends the frame.
     pub fn encode(&self, into: &mut Vec<u8>) {
-        let start = into.len();
-        into.extend_from_slice(&[0; HEAD_BYTES]);
-        into.push(self.kind());
+        framed(self.kind(), into, |into| self.encode_body(into));
+    }
+
+    /// Appends the [`Frame::Shard`] of a message.
+    pub(crate) fn encode_message(shard: ShardId, message: &Message, into: &mut Vec<u8>) {
+        framed(SHARD_KIND, into, |into| {
+            into.extend_from_slice(&shard.0.to_le_bytes());
+            message.encode_into(into);
+        });
+    }
+
+    fn encode_body(&self, into: &mut Vec<u8>) {
         match self {
             Self::Hello(hello) => encode_body(hello, into),
             Self::Positions(positions) => encode_body(positions, into),
@@ -259,10 +282,6 @@ impl<'a> Frame<'a> {
             Self::Leave { leaves } => into.push(u8::from(*leaves)),
             Self::Draining(draining) => encode_body(draining, into),
         }
-        let (head, content) = into[start..].split_at_mut(HEAD_BYTES);
-        let length = u32::try_from(content.len()).expect("frames are far shorter than 4 GiB");
-        head[..4].copy_from_slice(&length.to_le_bytes());
-        head[4..].copy_from_slice(&checksum(content).to_le_bytes());
     }
 
     /// The frame as bytes.
@@ -277,7 +296,7 @@ impl<'a> Frame<'a> {
             Self::Hello(_) => 1,
             Self::Positions(_) => 2,
             Self::Refused(_) => 3,
-            Self::Shard { .. } => 4,
+            Self::Shard { .. } => SHARD_KIND,
             Self::Beat => 5,
             Self::Council(_) => 6,
             Self::Leave { .. } => 7,
@@ -318,7 +337,7 @@ impl<'a> Frame<'a> {
             1 => Self::Hello(decode_body("a Hello", body)?),
             2 => Self::Positions(decode_body("Positions", body)?),
             3 => Self::Refused(decode_body::<Refused>("a refusal", body)?.cleaned()),
-            4 => {
+            &SHARD_KIND => {
                 let why = || "it has no shard".to_owned();
                 let (shard, message) = body
                     .split_first_chunk::<SHARD_BYTES>()

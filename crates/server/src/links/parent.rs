@@ -95,7 +95,7 @@ impl Parent {
             waiting.called += 1;
             let number = waiting.called;
             waiting.calls.insert(number, answer);
-            self.queue.push(|bytes| Frame::Call { number, command }.encode(bytes));
+            self.queue.push(&mut Frame::Call { number, command }.to_bytes());
             number
         })?;
         let answer = self.wait(answered, within).await;
@@ -111,7 +111,7 @@ impl Parent {
         let (answer, answered) = oneshot::channel();
         self.send(|waiting| {
             *place(waiting) = Some(answer);
-            self.queue.push(|bytes| frame.encode(bytes));
+            self.queue.push(&mut frame.to_bytes());
         })?;
         self.wait(answered, ANSWER_MAX).await
     }

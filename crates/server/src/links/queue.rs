@@ -11,6 +11,9 @@ use tokio::sync::Notify;
 /// is sent over the next one. The engine keeps the messages on their way far below it.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// A buffer that has become larger than this is not kept as it is.
+const BUFFER_BYTES_KEPT: usize = 1024 * 1024;
+
 /// What waits to be sent over one link. One task takes from it and waits for its end.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
@@ -31,13 +34,17 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Appends what `write` writes. Nothing is appended to a queue that is closed.
-    pub(crate) fn push(&self, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Appends these bytes and leaves an empty buffer, mostly another one. Nothing is appended to a queue that is closed.
+    pub(crate) fn push(&self, frames: &mut Vec<u8>) {
         let mut waiting = self.lock();
         if waiting.closed.is_some() {
-            return;
+            return frames.clear();
         }
-        write(&mut waiting.bytes);
+        if waiting.bytes.is_empty() {
+            mem::swap(&mut waiting.bytes, frames);
+        } else {
+            waiting.bytes.append(frames);
+        }
         let bytes = waiting.bytes.len();
         if bytes > QUEUE_BYTES_MAX {
             waiting.close(format!("{bytes} bytes wait to be sent, and the peer does not read"));
@@ -52,12 +59,14 @@ impl Queue {
         self.ended.notify_one();
     }
 
-    /// Waits for something to send.
-    pub(crate) async fn take(&self) -> Vec<u8> {
+    /// Waits for something to send, which takes the place of what is in the buffer; the buffer is used again.
+    pub(crate) async fn take(&self, buffer: &mut Vec<u8>) {
+        buffer.clear();
+        buffer.shrink_to(BUFFER_BYTES_KEPT);
         loop {
-            let bytes = mem::take(&mut self.lock().bytes);
-            if !bytes.is_empty() {
-                return bytes;
+            mem::swap(&mut self.lock().bytes, buffer);
+            if !buffer.is_empty() {
+                return;
             }
             self.news.notified().await;
         }
@@ -92,18 +101,38 @@ mod tests {
     #[test]
     fn what_is_put_in_comes_out_together() {
         let queue = Queue::default();
-        queue.push(|bytes| bytes.extend(b"one "));
-        queue.push(|bytes| bytes.extend(b"two"));
-        assert_eq!(block_on(queue.take()), b"one two".to_vec());
+        queue.push(&mut b"one ".to_vec());
+        queue.push(&mut b"two".to_vec());
+        assert_eq!(taken_from(&queue), b"one two");
+    }
+
+    fn taken_from(queue: &Queue) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        block_on(queue.take(&mut buffer));
+        buffer
+    }
+
+    #[test]
+    fn buffers_go_round() {
+        let queue = Queue::default();
+        let mut frames = Vec::with_capacity(100);
+        frames.push(1);
+        queue.push(&mut frames);
+        let mut taken = Vec::with_capacity(2 * BUFFER_BYTES_KEPT);
+        block_on(queue.take(&mut taken));
+        assert_eq!((taken.as_slice(), taken.capacity()), (&[1][..], 100));
+        queue.push(&mut frames);
+        assert_eq!(frames.capacity(), BUFFER_BYTES_KEPT, "what was larger is not kept");
     }
 
     #[test]
     fn whoever_waits_hears_of_what_comes_later() {
         let queue = Queue::default();
-        let (taken, ()) = block_on(async {
-            tokio::join!(queue.take(), async {
+        let mut taken = Vec::new();
+        block_on(async {
+            tokio::join!(queue.take(&mut taken), async {
                 tokio::task::yield_now().await;
-                queue.push(|bytes| bytes.push(7));
+                queue.push(&mut vec![7]);
             })
         });
         assert_eq!(taken, vec![7]);
@@ -114,12 +143,14 @@ mod tests {
         let queue = Queue::default();
         let piece = vec![0; QUEUE_BYTES_MAX / 4];
         for _ in 0..4 {
-            queue.push(|bytes| bytes.extend_from_slice(&piece));
+            queue.push(&mut piece.clone());
         }
         assert!(queue.lock().closed.is_none());
-        queue.push(|bytes| bytes.push(0));
+        queue.push(&mut vec![0]);
         assert_eq!(queue.lock().bytes.capacity(), 0);
-        queue.push(|bytes| bytes.push(1));
+        let mut frames = vec![1];
+        queue.push(&mut frames);
+        assert!(frames.is_empty());
         assert!(queue.lock().bytes.is_empty());
         let why = block_on(queue.closed());
         assert!(why.contains("does not read"), "{why}");

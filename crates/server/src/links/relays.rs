@@ -45,7 +45,7 @@ pub(super) async fn serve<N: Inside>(node: N, wire: Wire, address: SocketAddr, f
         }
     };
     let queue = Arc::new(Queue::default());
-    queue.push(|bytes| Frame::Exchanged(&answer).encode(bytes));
+    queue.push(&mut Frame::Exchanged(&answer).to_bytes());
     tracing::info!(%address, "a relay has come");
     let Wire { stream, reader } = wire;
     let why = tokio::select! {
@@ -98,14 +98,14 @@ async fn answer<N: Inside>(node: &N, wish: Wish, body: &[u8], queue: &Queue) {
         Wish::Call { .. } => node.call_for(body).await,
     };
     match (wish, answer) {
-        (Wish::Exchange, Ok(answer)) => queue.push(|bytes| Frame::Exchanged(&answer).encode(bytes)),
-        (Wish::Adopt, Ok(answer)) => queue.push(|bytes| Frame::Adopted(&answer).encode(bytes)),
+        (Wish::Exchange, Ok(answer)) => queue.push(&mut Frame::Exchanged(&answer).to_bytes()),
+        (Wish::Adopt, Ok(answer)) => queue.push(&mut Frame::Adopted(&answer).to_bytes()),
         (Wish::Call { number }, Ok(reply)) => {
-            queue.push(|bytes| Frame::Called { number, reply: &reply }.encode(bytes));
+            queue.push(&mut Frame::Called { number, reply: &reply }.to_bytes());
         }
         (_, Err(text)) => {
             let refused = Refused { reason: Reason::Other, text };
-            queue.push(|bytes| Frame::Refused(refused).encode(bytes));
+            queue.push(&mut Frame::Refused(refused).to_bytes());
         }
     }
 }

@@ -91,10 +91,11 @@ async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Broken> {
 pub(crate) async fn write(stream: &TcpStream, queue: &Queue, sent: impl Fn(usize)) -> String {
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut bytes = Vec::new();
     loop {
-        let bytes = tokio::select! {
-            bytes = queue.take() => bytes,
-            _ = beats.tick() => Frame::Beat.to_bytes(),
+        tokio::select! {
+            () = queue.take(&mut bytes) => {}
+            _ = beats.tick() => Frame::Beat.encode(&mut bytes),
         };
         if let Err(broken) = send_all(stream, &bytes).await {
             return broken.to_string();

@@ -14,7 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use super::{Front, Node, ServeError, Shared, mail::Mail, system, worker::Worker};
 use crate::{
     http::Counters as _,
-    links::{self, Board, Draining, Inside, Seen},
+    links::{self, Board, Draining, Frame, Inside, Seen},
 };
 
 /// A shard that wants to be asked what is to be sent is asked again after so many milliseconds at the earliest.
@@ -288,8 +288,14 @@ impl Worker {
         let mut envelopes = std::mem::take(&mut self.envelopes);
         self.host.outgoing(self.moment, &mut envelopes);
         self.silent_until = silence_after(envelopes.len()).map(|silence| self.now + silence);
-        for Envelope { to, shard, message } in envelopes.drain(..) {
-            self.shared.board().send(to, shard, &message.encode());
+        // Together to each peer: a link that is woken for every message sends every message by itself.
+        while let Some(to) = envelopes.last().map(|envelope| envelope.to) {
+            let mut messages = 0;
+            for Envelope { shard, message, .. } in envelopes.extract_if(.., |envelope| envelope.to == to) {
+                Frame::encode_message(shard, &message, &mut self.frames);
+                messages += 1;
+            }
+            self.shared.board().send(to, &mut self.frames, messages);
         }
         self.envelopes = envelopes;
     }

@@ -82,6 +82,8 @@ pub(super) struct Worker {
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     released: Released,
     pub(super) envelopes: Vec<Envelope>,
+    /// And their bytes.
+    pub(super) frames: Vec<u8>,
     /// So much was sent to peers that the rest can wait until then.
     pub(super) silent_until: Option<Instant>,
     buffer: Box<[u8]>,
@@ -130,6 +132,7 @@ impl Worker {
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
+            frames: Vec::new(),
             silent_until: None,
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             now,
