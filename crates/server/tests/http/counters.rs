@@ -121,7 +121,9 @@ fn bounded_counters_keep_their_bounds() {
     assert_eq!(add(r#"{"amount": -5, "beyond": "skip"}"#).ok()["applied"], 0);
     assert_eq!(add(r#"{"amount": -5, "beyond": "saturate"}"#).ok()["applied"], -4);
     let info = server.ask("GET", "/v1/counters/st%20ock/info").ok();
-    assert_eq!(info["bounds"], json!({"min": 0, "max": 10, "initial": 4, "creator": "1"}));
+    let bounds =
+        json!({"min": 0, "max": 10, "initial": 4, "creator": "1", "parked_added": 0, "parked_subtracted": 0});
+    assert_eq!(info["bounds"], bounds);
     let site = json!({"site": "1", "added": 0, "subtracted": 4, "provisional_added": 0, "provisional_subtracted": 0, "rights_to_add": 10, "rights_to_add_waiting": 0, "rights_to_subtract": 0, "rights_to_subtract_waiting": 0});
     assert_eq!(info["sites"], json!([site]));
 
