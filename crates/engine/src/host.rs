@@ -150,10 +150,19 @@ impl Running {
     fn time_ms(&self, now: Moment) -> u64 {
         self.clock.at(now).elapsed_ms
     }
+
+    fn is_committing(&self) -> bool {
+        matches!(self.state, State::Committing { .. })
+    }
 }
 
 enum State {
     Live,
+    /// A commit is under way: nothing is taken, and nothing said of it, until that has come to its end.
+    Committing {
+        outputs: Outputs,
+        bytes: u64,
+    },
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
         outputs: Outputs,
@@ -172,6 +181,9 @@ impl State {
     fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Live => None,
+            Self::Committing { .. } => {
+                Some(Refusal::NotStored("a commit is under way; nothing was counted. Try again".into()))
+            }
             Self::Unsettled { why, .. } | Self::Broken { why } => {
                 Some(Refusal::NotStored(format!("{why}; nothing was counted. Try again")))
             }
@@ -191,6 +203,8 @@ pub struct Host<L, T> {
     discipline: Discipline,
     membership: Membership,
     connected: BTreeSet<SiteId>,
+    /// So many commits are under way.
+    under_way: usize,
     /// Something was committed that a crash could take back.
     unflushed: bool,
     /// What the next batch says must not be taken back.
@@ -231,6 +245,7 @@ impl<L: Log, T: Table> Host<L, T> {
             discipline: Discipline::default(),
             membership: Membership::alone(settings.site),
             connected: BTreeSet::new(),
+            under_way: 0,
             unflushed: false,
             flush_next: false,
             tended_ms: None,
@@ -288,8 +303,46 @@ impl<L: Log, T: Table> Host<L, T> {
         shards.map(|running| running.shard.record_bytes()).max().unwrap_or(0)
     }
 
-    /// Makes everything submitted durable, and releases what may be known then.
-    /// Returns how much was written, if anything.
+    /// Is a commit of this shard under way? Then it is to be left alone: what is for it waits until [`Self::collect`]
+    /// has heard of its end. Only stores that are far away have commits under way.
+    pub fn is_committing(&self, id: ShardId) -> bool {
+        self.under_way > 0
+            && self.shards.get(usize::from(id.0)).and_then(Option::as_deref).is_some_and(Running::is_committing)
+    }
+
+    /// Is any?
+    pub fn has_commits_under_way(&self) -> bool {
+        self.under_way > 0
+    }
+
+    /// Takes in what became of commits under way, and releases what may be known then. With `wait`, it waits for all of
+    /// them. Returns whether there was anything.
+    pub fn collect(&mut self, wait: bool, now: Moment, released: &mut Released) -> bool {
+        let mut any = false;
+        while self.under_way > 0 {
+            let finished = self.store.finished(wait);
+            any |= !finished.is_empty();
+            for (id, outcome) in finished {
+                self.end_commit(id, outcome, now, released);
+            }
+            if !wait {
+                break;
+            }
+        }
+        any
+    }
+
+    fn end_commit(&mut self, id: ShardId, outcome: Stored, now: Moment, released: &mut Released) {
+        let Some(running) = self.running(id).filter(|running| running.is_committing()) else { return };
+        let State::Committing { outputs, bytes } = mem::replace(&mut running.state, State::Live) else {
+            return;
+        };
+        self.under_way -= 1;
+        self.settle(id, outputs, outcome, bytes, now, released);
+    }
+
+    /// Makes everything submitted durable, and releases what may be known then; or begins to, if the store is far away:
+    /// then [`Self::collect`] releases it. Returns how much was written, if anything.
     pub fn commit(&mut self, now: Moment, released: &mut Released) -> Option<Written> {
         released.replies.append(&mut self.refused.replies);
         self.try_again(now);
@@ -299,6 +352,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let mut written = Written::default();
         for id in mem::take(&mut self.pending) {
             let Some(running) = self.running(id) else { continue };
+            debug_assert!(!running.is_committing());
             running.pending = false;
             let now_ms = running.time_ms(now);
             let sealed = running.shard.seal(now_ms);
@@ -321,11 +375,22 @@ impl<L: Log, T: Table> Host<L, T> {
             batches.iter().for_each(|batch| self.begin_checkpoint(batch.shard, now));
         }
         let flush = if mem::take(&mut self.flush_next) { Flush::Now } else { self.flush };
-        let outcomes = self.store.commit(&batches, flush);
-        for (((id, outputs), outcome), batch) in waiting.into_iter().zip(outcomes).zip(&batches) {
-            self.settle(id, outputs, outcome, batch.record.len() as u64, now, released);
+        let lengths: Vec<u64> = batches.iter().map(|batch| batch.record.len() as u64).collect();
+        let outcomes = self.store.begin(batches, flush);
+        for (((id, outputs), outcome), bytes) in waiting.into_iter().zip(outcomes).zip(lengths) {
+            match outcome {
+                Some(outcome) => self.settle(id, outputs, outcome, bytes, now, released),
+                None => self.leave_under_way(id, outputs, bytes),
+            }
         }
         Some(written)
+    }
+
+    fn leave_under_way(&mut self, id: ShardId, outputs: Outputs, bytes: u64) {
+        if let Some(running) = self.running(id) {
+            running.state = State::Committing { outputs, bytes };
+            self.under_way += 1;
+        }
     }
 
     fn settle(
@@ -407,7 +472,7 @@ impl<L: Log, T: Table> Host<L, T> {
             match running.state {
                 State::Unsettled { .. } => self.settle_unknown(id, now, released),
                 State::Broken { .. } => self.reload(id, now),
-                State::Lost => {}
+                State::Lost | State::Committing { .. } => {}
                 State::Live => more |= self.look_after(id, now),
             }
         }
@@ -618,7 +683,8 @@ impl<L: Log, T: Table> Host<L, T> {
             stats.live += running.shard.live();
             stats.resident += resident as u64;
             stats.resident_bytes += bytes as u64;
-            stats.shards_unavailable += u64::from(!matches!(running.state, State::Live));
+            let is_available = matches!(running.state, State::Live | State::Committing { .. });
+            stats.shards_unavailable += u64::from(!is_available);
             stats.operations.seen += operations.seen;
             stats.operations.repeats += operations.repeats;
             stats.operations.false_positives += operations.false_positives;

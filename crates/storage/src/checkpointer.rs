@@ -94,7 +94,7 @@ impl Shared {
 
 impl Checkpointer {
     /// Starts the thread.
-    pub fn spawn<T: Table + 'static>(table: Arc<T>) -> Result<Self, StorageError> {
+    pub fn spawn(table: Arc<dyn Table>) -> Result<Self, StorageError> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let thread = std::thread::Builder::new()

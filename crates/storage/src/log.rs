@@ -118,6 +118,20 @@ pub trait Log: Send {
     /// Commits at most one batch for each shard; one outcome per batch, in the same order.
     fn commit(&mut self, batches: &[Batch], flush: Flush) -> Vec<Outcome>;
 
+    /// Begins to commit, as [`Self::commit`] does. What is not done when it returns, `None`, is under way: its outcome comes
+    /// from [`Self::finished`], and until then the shard takes no other batch. A backend far away answers so, that the
+    /// commits of different shards run side by side and nobody waits for them.
+    fn begin(&mut self, batches: Vec<Batch>, flush: Flush) -> Vec<Option<Outcome>> {
+        self.commit(&batches, flush).into_iter().map(Some).collect()
+    }
+
+    /// What became of commits that were under way. With `wait`, it waits until at least one has come to its end, if there
+    /// are any.
+    fn finished(&mut self, wait: bool) -> Vec<(ShardId, Outcome)> {
+        let _ = wait;
+        Vec::new()
+    }
+
     /// Puts everything reported committed with [`Flush::Later`] on the device.
     fn flush(&mut self) -> Result<(), StorageError>;
 
@@ -131,4 +145,42 @@ pub trait Log: Send {
     /// Whether the shard is still ours, asked of the store itself, and where its log stands. (What is unsettled is
     /// not committed, and does not count.)
     fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError>;
+}
+
+impl<L: Log + ?Sized> Log for Box<L> {
+    fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
+        (**self).take(shard)
+    }
+
+    fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
+        (**self).read(shard, after)
+    }
+
+    fn commit(&mut self, batches: &[Batch], flush: Flush) -> Vec<Outcome> {
+        (**self).commit(batches, flush)
+    }
+
+    fn begin(&mut self, batches: Vec<Batch>, flush: Flush) -> Vec<Option<Outcome>> {
+        (**self).begin(batches, flush)
+    }
+
+    fn finished(&mut self, wait: bool) -> Vec<(ShardId, Outcome)> {
+        (**self).finished(wait)
+    }
+
+    fn flush(&mut self) -> Result<(), StorageError> {
+        (**self).flush()
+    }
+
+    fn settle(&mut self, shard: ShardId) -> Settled {
+        (**self).settle(shard)
+    }
+
+    fn checkpoint(&mut self, marks: &[Mark]) -> Result<(), StorageError> {
+        (**self).checkpoint(marks)
+    }
+
+    fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
+        (**self).confirm(shard)
+    }
 }

@@ -78,6 +78,16 @@ impl<L: Log, T: Table> Store<L, T> {
         self.log.commit(batches, flush)
     }
 
+    /// Begins to commit batches: see [`Log::begin`].
+    pub fn begin(&mut self, batches: Vec<Batch>, flush: Flush) -> Vec<Option<Outcome>> {
+        self.log.begin(batches, flush)
+    }
+
+    /// What became of commits that were under way: see [`Log::finished`].
+    pub fn finished(&mut self, wait: bool) -> Vec<(ShardId, Outcome)> {
+        self.log.finished(wait)
+    }
+
     /// Finds out about an unknown outcome: see [`Log::settle`].
     pub fn settle(&mut self, shard: ShardId) -> Settled {
         self.log.settle(shard)

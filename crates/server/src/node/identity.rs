@@ -9,7 +9,7 @@ use quipu_engine::{
     council::{BadChange, Seat},
     handoff::Name,
 };
-use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write, embedded::FjallTable};
+use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write};
 
 use super::council::Sitting;
 use crate::{
@@ -161,16 +161,21 @@ struct Stored {
 }
 
 /// What a folder says of itself.
-#[derive(Debug)]
 pub(super) struct Folder {
-    table: Arc<FjallTable>,
+    table: Arc<dyn Table>,
     pub(super) identity: Identity,
     stored: Stored,
 }
 
+impl std::fmt::Debug for Folder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Folder").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
 impl Folder {
     /// Reads who the folder is, and begins a run. A new folder becomes what the configuration says.
-    pub(super) fn open(table: Arc<FjallTable>, config: &Config) -> Result<Self, FolderError> {
+    pub(super) fn open(table: Arc<dyn Table>, config: &Config) -> Result<Self, FolderError> {
         if let Some((_, Some(new))) = read::<Option<SiteId>>(&table, RESTORING, "restore")? {
             return Err(FolderError::Restoring { new });
         }
@@ -363,7 +368,7 @@ impl Stored {
 
 /// What a folder is to become.
 pub(super) struct Plan {
-    table: Arc<FjallTable>,
+    table: Arc<dyn Table>,
     stored: Stored,
     pub(super) old: SiteId,
     pub(super) new: SiteId,
@@ -374,7 +379,7 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Notes that a restore has begun: nothing is served from the folder until it has ended.
-    pub(super) fn begin(table: Arc<FjallTable>, incarnation: Option<u16>) -> Result<Self, FolderError> {
+    pub(super) fn begin(table: Arc<dyn Table>, incarnation: Option<u16>) -> Result<Self, FolderError> {
         let unreadable = |what, why: String| FolderError::Unreadable { what, why };
         let stored = read::<Stored>(&table, IDENTITY, "identity")?;
         let (_, stored) = stored.ok_or_else(|| unreadable("identity", "there is none".into()))?;
@@ -429,7 +434,7 @@ impl Plan {
 }
 
 /// Writes a row in place of the one that is there.
-fn write_next<T: Encode<()>>(table: &FjallTable, key: &[u8], value: T) -> Result<(), FolderError> {
+fn write_next<T: Encode<()>>(table: &dyn Table, key: &[u8], value: T) -> Result<(), FolderError> {
     let version = table.get(FOLDER, Slice::KEPT, key)?.map_or(0, |row| row.version);
     write(table, key, version + 1, value).map(drop)
 }
@@ -447,7 +452,7 @@ fn peer_key(site: SiteId) -> Vec<u8> {
 
 /// A row and its version.
 fn read<T: for<'b> Decode<'b, ()>>(
-    table: &FjallTable,
+    table: &dyn Table,
     key: &[u8],
     what: &'static str,
 ) -> Result<Option<(u64, T)>, FolderError> {
@@ -457,13 +462,13 @@ fn read<T: for<'b> Decode<'b, ()>>(
 }
 
 /// Writes a row, durably, and gives back what it holds.
-fn write<T: Encode<()>>(table: &FjallTable, key: &[u8], version: u64, value: T) -> Result<T, FolderError> {
+fn write<T: Encode<()>>(table: &dyn Table, key: &[u8], version: u64, value: T) -> Result<T, FolderError> {
     let bytes = minicbor::to_vec(&value).expect("writing to memory does not fail");
     put(table, key, Row { version, bytes })?;
     Ok(value)
 }
 
-fn put(table: &FjallTable, key: &[u8], row: Row) -> Result<(), FolderError> {
+fn put(table: &dyn Table, key: &[u8], row: Row) -> Result<(), FolderError> {
     Ok(table.put(FOLDER, &[Write { slice: Slice::KEPT, key: key.to_vec(), row }])?)
 }
 

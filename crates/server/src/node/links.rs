@@ -240,7 +240,10 @@ impl Worker {
     /// What has come over a link.
     pub(super) fn open_link_mail(&mut self, mail: LinkMail) {
         match mail {
-            LinkMail::Membership(membership) => self.host.set_membership(&membership),
+            LinkMail::Membership(membership) => {
+                self.collect(true);
+                self.host.set_membership(&membership);
+            }
             LinkMail::Connected(peer) => self.host.connected(peer),
             LinkMail::Disconnected(peer) => self.host.disconnected(peer),
             // Taking it in could change own rows, too.

@@ -79,6 +79,22 @@ pub(super) enum Mail {
     Stop,
 }
 
+impl Mail {
+    /// The shard that it is for, if it is for one and changes something there.
+    pub(super) fn shard(&self) -> Option<ShardId> {
+        match self {
+            Self::Visit { shard, .. }
+            | Self::Speak { shard, .. }
+            | Self::Answered { shard, .. }
+            | Self::Bequeath { shard, .. }
+            | Self::Adopted { shard, .. }
+            | Self::Adopt { shard, .. }
+            | Self::Link(LinkMail::Message { shard, .. }) => Some(*shard),
+            _ => None,
+        }
+    }
+}
+
 /// Which counters of a shard.
 #[derive(Debug, Clone)]
 pub(super) struct ListShard {

@@ -5,6 +5,7 @@ mod acks;
 mod answer;
 mod connection;
 mod council;
+mod deferred;
 mod exchange;
 mod facts;
 mod files;
@@ -44,7 +45,7 @@ use quipu_engine::{
     },
 };
 use quipu_storage::{
-    Checkpointer, Flush, ShardId, StorageError, Store,
+    Checkpointer, Flush, Log, ShardId, StorageError, Store, Table,
     embedded::{Embedded, LogConfig},
 };
 use tokio::sync::{oneshot, watch};
@@ -493,8 +494,9 @@ impl Server {
         let mut listener = listener.map(mio::net::TcpListener::from_std);
         let (opened, results) = mpsc::channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let log = embedded.log(u16::try_from(index).unwrap_or(u16::MAX));
-            let store = Store::new(log, embedded.table());
+            let log: Box<dyn Log> = Box::new(embedded.log(u16::try_from(index).unwrap_or(u16::MAX)));
+            let table: Arc<dyn Table> = embedded.table();
+            let store = Store::new(log, table);
             let mut host = Host::new(store, Some(Arc::clone(&self.checkpointer)), settings, flush);
             let (shared, opened) = (Arc::clone(shared), opened.clone());
             let listener = if index == 0 { listener.take() } else { None };

@@ -16,16 +16,14 @@ use quipu_engine::{
     Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
     Ticket,
 };
-use quipu_storage::{
-    ShardId,
-    embedded::{EmbeddedLog, FjallTable, Folder},
-};
+use quipu_storage::{Log, ShardId, Table};
 use tokio::sync::watch;
 
 use super::{
     Shared,
     acks::{Asked, LOOK_EVERY, Written},
     connection::{Connection, Received, State},
+    deferred::{Deferred, Late},
     jobs::{Job, Rendered},
     mail::{Cleared, Clearing, ListShard, Mail, Return},
     relay::Leaving,
@@ -56,7 +54,8 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// How long a worker that stops tries to send its last answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
-type EmbeddedHost = Host<EmbeddedLog<Folder>, Arc<FjallTable>>;
+/// Shards over whatever store there is.
+pub(super) type AnyHost = Host<Box<dyn Log>, Arc<dyn Table>>;
 
 pub(super) struct Worker {
     pub(super) index: usize,
@@ -64,7 +63,7 @@ pub(super) struct Worker {
     poll: Poll,
     listener: Option<TcpListener>,
     accept_again: Option<Instant>,
-    pub(super) host: EmbeddedHost,
+    pub(super) host: AnyHost,
     connections: Slab<Box<Connection>>,
     readable: Vec<usize>,
     news: Vec<usize>,
@@ -79,6 +78,8 @@ pub(super) struct Worker {
     acks: Asked,
     /// To be done when nothing is uncommitted.
     after_commit: Vec<Mail>,
+    /// For shards whose commit is under way.
+    deferred: Deferred,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     released: Released,
     pub(super) envelopes: Vec<Envelope>,
@@ -107,7 +108,7 @@ impl Worker {
         shared: Arc<Shared>,
         poll: Poll,
         listener: Option<TcpListener>,
-        host: EmbeddedHost,
+        host: AnyHost,
     ) -> io::Result<Self> {
         let workers = shared.workers();
         let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
@@ -129,6 +130,7 @@ impl Worker {
             jobs: Vec::new(),
             acks: Asked::default(),
             after_commit: Vec::new(),
+            deferred: Deferred::default(),
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
@@ -169,9 +171,15 @@ impl Worker {
             }
             self.now = Instant::now();
             self.moment = self.shared.moment(self.now);
+            if self.collect(false) {
+                // Some shards are between two batches.
+                self.maintain();
+                self.send_to_peers();
+            }
             for event in &events {
                 self.notice(event);
             }
+            self.take_deferred();
             self.accept_late();
             self.shared.mailbox(self.index).take(&mut mail);
             for letter in mail.drain(..) {
@@ -243,6 +251,9 @@ impl Worker {
     }
 
     fn open(&mut self, mail: Mail) {
+        if let Some(shard) = mail.shard().filter(|shard| self.host.is_committing(*shard)) {
+            return self.deferred.push(shard, Late::Mail(mail));
+        }
         match mail {
             Mail::Client { stream, id } => self.welcome(stream, id),
             Mail::Commands { from, commands } => {
@@ -333,6 +344,7 @@ impl Worker {
     /// A page of counters to be deleted; all of it is committed at this moment, or in this very batch.
     fn clear(&mut self, request: &ListShard, answer: tokio::sync::oneshot::Sender<Result<Cleared, Refusal>>) {
         self.commit();
+        self.collect(true);
         let ListShard { shard, prefix, after, limit } = request;
         let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
             Ok(listing) => listing,
@@ -486,7 +498,11 @@ impl Worker {
                 self.released.replies.push((ticket, Answer::Refused(refusal)));
                 return shard;
             }
-            self.host.submit(shard, ticket, command, self.moment);
+            if self.host.is_committing(shard) {
+                self.deferred.push(shard, Late::Command(ticket, OwnedCommand::new(command)));
+            } else {
+                self.host.submit(shard, ticket, command, self.moment);
+            }
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
         }
@@ -523,6 +539,35 @@ impl Worker {
         }
         self.pass_on(&mut released);
         self.released = released;
+    }
+
+    /// Hears of commits that were under way, and passes on what may be known then. Returns whether there were any.
+    pub(super) fn collect(&mut self, wait: bool) -> bool {
+        if !self.host.has_commits_under_way() {
+            return false;
+        }
+        let mut released = mem::take(&mut self.released);
+        let any = self.host.collect(wait, self.moment, &mut released);
+        self.pass_on(&mut released);
+        self.released = released;
+        any
+    }
+
+    /// What has waited for the end of a commit is the next batch.
+    fn take_deferred(&mut self) {
+        for (shard, late) in self.deferred.take(|shard| !self.host.is_committing(shard)) {
+            for late in late {
+                match late {
+                    // Its worker is this one, and whether it is allowed was seen before.
+                    Late::Command(ticket, command) if !self.host.is_committing(shard) => {
+                        self.host.submit(shard, ticket, command.get(), self.moment);
+                    }
+                    Late::Command(..) => self.deferred.push(shard, late),
+                    Late::Mail(mail) => self.open(mail),
+                }
+            }
+            self.commit_large();
+        }
     }
 
     fn pass_on(&mut self, released: &mut Released) {
@@ -565,6 +610,9 @@ impl Worker {
     /// Commits, answers, and lets other workers know.
     fn finish_batch(&mut self) {
         self.commit();
+        if !self.after_commit.is_empty() {
+            self.collect(true);
+        }
         for letter in mem::take(&mut self.after_commit) {
             self.answer_late(letter);
         }
@@ -711,6 +759,10 @@ impl Worker {
     /// Everything that was acknowledged is stored; what is left is to say so.
     fn stop(mut self) -> io::Result<()> {
         self.finish_batch();
+        self.collect(true);
+        self.take_deferred();
+        self.commit();
+        self.collect(true);
         let until = Instant::now() + LAST_ANSWERS;
         let unsent = |worker: &Self| {
             let mut connections = worker.connections.iter();
