@@ -27,7 +27,7 @@ const POISONED: &str = "the checkpoint thread panicked";
 /// use quipu_storage::{Checkpointer, Position, Row, ShardId, Slice, Table, Write, memory::Memory};
 ///
 /// let table = Arc::new(Memory::new().table());
-/// let checkpointer = Checkpointer::spawn(Arc::clone(&table))?;
+/// let checkpointer = Checkpointer::spawn(table.clone())?;
 /// for n in 1..=100 {
 ///     let row = Row { version: n, bytes: n.to_string().into_bytes() };
 ///     checkpointer.offer(ShardId(0), Position(n), vec![Write { slice: Slice::KEPT, key: b"hits".to_vec(), row }]);

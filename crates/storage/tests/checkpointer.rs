@@ -41,7 +41,7 @@ fn row(version: u64) -> Vec<Write> {
 fn a_round_that_was_forgotten_is_not_taken_for_a_later_one() {
     let memory = Memory::new();
     let table = Arc::new(Slow { table: memory.table(), barrier: Barrier::new(2) });
-    let checkpointer = Checkpointer::spawn(Arc::clone(&table)).unwrap();
+    let checkpointer = Checkpointer::spawn(table.clone()).unwrap();
     let shard = ShardId(0);
     checkpointer.offer(shard, Position(1), row(1));
     table.barrier.wait();
@@ -61,7 +61,7 @@ fn a_round_that_was_forgotten_is_not_taken_for_a_later_one() {
 fn a_forgotten_round_that_fails_is_not_written_again() {
     let memory = Memory::new();
     let table = Arc::new(Slow { table: memory.table(), barrier: Barrier::new(2) });
-    let checkpointer = Checkpointer::spawn(Arc::clone(&table)).unwrap();
+    let checkpointer = Checkpointer::spawn(table.clone()).unwrap();
     memory.fail_next_put_after(0);
     checkpointer.offer(ShardId(0), Position(1), row(1));
     table.barrier.wait();

@@ -2,6 +2,7 @@
 
 mod checker;
 mod crashes;
+mod far;
 mod listing;
 mod model;
 mod operations;

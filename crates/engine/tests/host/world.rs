@@ -197,7 +197,7 @@ fn boot(memory: &Memory, seen: &Seen, setup: Setup) -> (TestHost, Option<Arc<Che
     let table = Arc::new(WatchedTable { table: memory.table(), seen: seen.clone() });
     let checkpointer = setup
         .threaded
-        .then(|| Arc::new(Checkpointer::spawn(Arc::clone(&table)).expect("a thread can be started")));
+        .then(|| Arc::new(Checkpointer::spawn(table.clone()).expect("a thread can be started")));
     let store = Store::new(memory.log(), table);
     let host = Host::new(store, checkpointer.clone(), setup.settings, setup.flush);
     (host.with_discipline(setup.discipline), checkpointer)

@@ -1,6 +1,7 @@
 //! What tests of this crate and of others need: the suite for every backend, and a disk that loses writes.
 
 pub mod conformance;
+pub mod far;
 pub mod sim_disk;
 
 /// A small seeded generator (splitmix64): the same seed gives the same run everywhere.
