@@ -307,7 +307,11 @@ impl<L: Log, T: Table> Host<L, T> {
     /// has heard of its end. Only stores that are far away have commits under way.
     pub fn is_committing(&self, id: ShardId) -> bool {
         self.under_way > 0
-            && self.shards.get(usize::from(id.0)).and_then(Option::as_deref).is_some_and(Running::is_committing)
+            && self
+                .shards
+                .get(usize::from(id.0))
+                .and_then(Option::as_deref)
+                .is_some_and(Running::is_committing)
     }
 
     /// Is any?
