@@ -129,10 +129,12 @@ impl Counter {
         }
     }
 
-    /// Who wants to make a bounded counter of it, which nobody has counted on.
-    pub(crate) fn reserved(&self) -> Option<SiteId> {
+    /// Who wants to make a bounded counter of it, which nobody has counted on. Who is gone will not.
+    pub(crate) fn reserved(&self, is_gone: impl Fn(SiteId) -> bool) -> Option<SiteId> {
         match self {
-            Self::Shared(shared) if !shared.is_used() => shared.proposals().next().map(|(site, _)| site),
+            Self::Shared(shared) if !shared.is_used() => {
+                shared.proposals().map(|(site, _)| site).find(|site| !is_gone(*site))
+            }
             _ => None,
         }
     }

@@ -162,7 +162,7 @@ impl Shard {
         for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {
             let found = self.find(key.bytes());
             let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
-            if counter.and_then(Counter::reserved).is_some() {
+            if counter.and_then(|counter| self.reserved(counter)).is_some() {
                 return Err(Overflow); // Not while it may become a bounded counter.
             }
             let mut counter = counter.cloned().unwrap_or(Counter::Plain(Pn::default()));
@@ -212,8 +212,7 @@ impl Shard {
 
     /// Counts of what is parked under a bounded counter as much as there are rights for, and asks for more.
     fn count_parked(&mut self, index: Index, now: Moment) {
-        while self.count_some_parked(index) {} // What is added makes rights to subtract, and the other way round.
-        self.note_parked(index);
+        self.count_parked_here(index);
         let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
         let lacking = bounded.parked();
         let key = self.counters.get(index).key.clone();
@@ -223,6 +222,12 @@ impl Shard {
                 self.want(&key, right, amount, until_ms);
             }
         }
+    }
+
+    /// The same with the rights that are here.
+    pub(super) fn count_parked_here(&mut self, index: Index) {
+        while self.count_some_parked(index) {} // What is added makes rights to subtract, and the other way round.
+        self.note_parked(index);
     }
 
     /// Returns whether it was some.

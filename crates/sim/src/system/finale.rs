@@ -4,7 +4,7 @@
 use super::books;
 use super::calls::{Act, Kind};
 use super::floor;
-use super::plan::Plan;
+use super::plan::{Plan, Topology};
 use super::trouble::{Planned, Trouble};
 use super::world::World;
 use crate::core::Millis;
@@ -271,7 +271,8 @@ fn bounded(
         let value = values[key][0];
         let adds = bounds.parked.added > 0 && bounds.maximum.is_none_or(|maximum| value < Some(maximum));
         let subtracts = bounds.parked.subtracted > 0 && bounds.minimum.is_none_or(|minimum| value > Some(minimum));
-        if adds || subtracts {
+        // Sites ask only those for rights that they are linked to.
+        if (adds || subtracts) && world.plan.topology == Topology::Full {
             let name = String::from_utf8_lossy(&world.pool.keys[key].name);
             waits = Some(format!("{:?} waits under {name} for rights that there are: {value:?}", bounds.parked));
         }
