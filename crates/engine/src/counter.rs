@@ -15,7 +15,7 @@ pub(crate) use self::{
     merge::growth,
     row::{Creation, Mark, Proposal, Row},
 };
-use crate::{Refusal, SiteId, handoff::Reading};
+use crate::{Refusal, Rules, SiteId, handoff::Reading};
 
 /// A counter. Most are touched at one site and never reset: that case is the small one.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -185,17 +185,18 @@ impl Counter {
         version: u64,
         delta: &Pn,
         alone: bool,
+        rules: Rules,
     ) -> Result<(), Overflow> {
         let counted = match self {
             Self::Plain(counted) => counted.try_add(delta),
             Self::Shared(shared) => shared.add(site, version, delta),
-            Self::Bounded(bounded) => return bounded.park(delta),
+            Self::Bounded(bounded) => return rules.take_in(bounded, delta),
         };
         match counted {
             Ok(()) => Ok(()),
             Err(Overflow) if alone => {
                 self.begin_anew().map_err(|_| Overflow)?;
-                self.credit(site, version, delta, false)
+                self.credit(site, version, delta, false, rules)
             }
             Err(Overflow) => Err(Overflow),
         }

@@ -133,7 +133,7 @@ impl Shard {
         let closed = self.known_closed(view.tokens());
         let handshake = self.desk.handshake(shard);
         closed.iter().for_each(|name| _ = handshake.token_closed(name));
-        let mut view = handshake.reply_to(&view, readings, false);
+        let mut view = self.settings.rules.answer(handshake.reply_to(&view, readings, false));
         view.say_closed(closed);
         let mut luggage = Luggage::new();
         // An edge sees at which servers its tokens are; it has few.
@@ -166,7 +166,7 @@ impl Shard {
                 return Err(Overflow); // Not while it may become a bounded counter.
             }
             let mut counter = counter.cloned().unwrap_or(Counter::Plain(Pn::default()));
-            counter.credit(site, version, delta, alone)?;
+            counter.credit(site, version, delta, alone, self.settings.rules)?;
             after.push((key, counter));
         }
         for (key, counter) in after {
@@ -254,6 +254,33 @@ impl Shard {
             self.touch(index, true);
         }
         counted
+    }
+
+    /// The counters of last words that are kept here because something of them could not be counted.
+    pub(crate) fn keys_of_refused(&self) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for (_, handshake) in self.desk.handshakes() {
+            let is_here = |server: &Name| {
+                *server == self.desk.name() || handshake.inherited().any(|(name, _)| name == server)
+            };
+            let refused = handshake.notices().filter(|(_, pending)| pending.iter().any(is_here));
+            let tokens = refused.flat_map(|(notice, _)| notice.tokens());
+            keys.extend(tokens.flat_map(|token| token.value.keys()).map(|key| Box::from(key.bytes())));
+        }
+        keys
+    }
+
+    /// Tries again what could not be counted of last words. Their edges are gone: nobody else would.
+    pub(crate) fn try_last_words(&mut self, shard: u16, now: Moment) {
+        let folded = self.folded_len(shard);
+        let mut handshake = self.desk.take(shard);
+        let clients: Vec<Name> = handshake.notices().map(|(notice, _)| *notice.client()).collect();
+        handshake.act_on_kept_notices(&mut Rows::taking(self, now));
+        self.desk.put_back(shard, handshake);
+        self.desk.note(shard, clients, Guest::default());
+        if self.folded_len(shard) != folded {
+            self.desk.note_archives(shard);
+        }
     }
 
     /// Numbers about handoffs.

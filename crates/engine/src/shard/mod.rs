@@ -197,7 +197,7 @@ impl Shard {
             }
             shard.replay(contents, now_ms);
         }
-        shard.desk.restore(desk).map_err(|why| Unreadable {
+        shard.desk.restore(desk, settings.rules).map_err(|why| Unreadable {
             what: "the state of handoffs",
             why: minicbor::decode::Error::message(why),
         })?;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{Shard, handoff::Rows};
 use crate::{
-    EXCHANGE_BYTES_MAX, Moment, SiteId,
+    EXCHANGE_BYTES_MAX, Moment, Rule, SiteId,
     handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
 
@@ -192,8 +192,9 @@ impl Shard {
         into: &mut PassedOn,
     ) {
         let mut luggage = Luggage::new();
+        let travels = self.settings.rules.keep(Rule::CopiesTravel);
         for (_, handshake) in self.desk.handshakes() {
-            let tokens = handshake.cached().filter(|token| tokens_for(token.target));
+            let tokens = handshake.cached().filter(|token| travels && tokens_for(token.target));
             into.tokens.extend(tokens.filter(|token| luggage.admits(token)).cloned());
             let notices = handshake.notices();
             let notices = notices.filter(|(_, pending)| pending.iter().any(|server| notices_for(*server)));

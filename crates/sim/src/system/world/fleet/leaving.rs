@@ -144,7 +144,7 @@ impl World {
         let is_too_much = !self.folds_soon() && sum.slots + sum.folded > slots_max
             || self.folds_soon() && sum.slots > 0 && !has_orphans
             || sum.cached > copies_max
-            || sum.notices > 0 && for_the_gone == 0
+            || sum.notices > 0 && for_the_gone == 0 && !has_orphans
             || sum.tokens > for_the_gone;
         is_too_much.then(|| {
             format!("servers keep {sum:?}; {slots_max} slots may stay, and {for_the_gone} tokens were for the gone")
