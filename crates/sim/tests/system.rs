@@ -300,13 +300,15 @@ fn leaving_early(seed: u64) -> Plan {
     Plan { troubles: (0..30).map(leave).chain((0..6).map(cut)).collect(), ..handing(seed) }
 }
 
-/// Slots are folded while their edges are away.
+/// Slots are folded while their edges are away, or what they say is under way.
 fn folding(seed: u64) -> Plan {
     let away = |at: usize| {
         befalls(1_000 + 300 * at as u64, Who::Edge(at % 4), Mishap::Crash { away_ms: 2_500 })
     };
     let plan = handing(seed);
-    Plan { troubles: (0..12).map(away).collect(), fleet: Fleet { ttl_s: 1, ..plan.fleet }, ..plan }
+    let faults = Faults { loss: 0.2, reordering: 0.4, reordering_ms_max: 3_000, ..Faults::NONE };
+    let fleet = Fleet { ttl_s: 1, timeout_ms: 100, sync_ms: 20, edges: 8, faults, ..plan.fleet };
+    Plan { troubles: (0..12).map(away).collect(), fleet, ..plan }
 }
 
 /// A site is put back from a copy while edges hand over to it.

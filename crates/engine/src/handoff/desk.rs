@@ -218,8 +218,11 @@ impl Desk {
         for (shard, stored) in stored {
             let StoredDesk { core, archives, kept, pages, unsaved } = stored;
             let Some(CoreRow { core, servers }) = core else { continue };
-            // A restored copy is another target: slots of the one that it was are not its own.
-            let core = core.with_desks(|desk| keeps_all || desk.site().is_none() || desk == name, name);
+            // A restored copy is another target: slots of the one that it was are not its own. Nor are those of relays whose
+            // heir that one was: some of them may have been used since the copy was made.
+            let is_copy = !core.has_desk(&name);
+            let is_ours = |desk: Name| desk == name || !is_copy && desk.site().is_none();
+            let core = core.with_desks(|desk| keeps_all || is_ours(desk), name);
             self.stored.extend(pages.into_iter().map(|page| (shard, page)));
             // What was under way when the last process ended may not have arrived yet.
             let visited = |has_slot| Visited { has_slot, unanswered: 1 };
