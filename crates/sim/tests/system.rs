@@ -3,7 +3,7 @@
 use quipu_engine::{Rule, Rules, host::Discipline};
 use quipu_sim::core::Faults;
 use quipu_sim::system::{
-    Fleet, Mishap, Mix, Plan, Planned, Topology, Trouble, Violation, Who, Work, Wrong, run,
+    Changes, Feature, Fleet, Mishap, Mix, Plan, Planned, Topology, Trouble, Violation, Who, Work, Wrong, run,
     shrink,
 };
 use std::ops::Range;
@@ -31,12 +31,27 @@ fn seeds_75_to_150() {
     no_failure(75..150, Plan::of);
 }
 
+/// The plan of a seed without edges and relays.
+fn of_sites(seed: u64) -> Plan {
+    let without = vec![Feature::Edges];
+    Changes { without, ..Changes::default() }.plan(seed).expect("there are still clients")
+}
+
 /// Each of these once failed, for a reason of its own.
 #[test]
 fn seeds_that_have_failed() {
     for seed in [6, 10, 26, 70, 116, 131, 154, 197, 298, 420, 455, 668, 687, 789, 833, 1063, 1127, 1516] {
+        no_failure(seed..seed + 1, of_sites);
+    }
+}
+
+/// The same of edges and relays.
+#[test]
+fn seeds_that_have_failed_with_edges() {
+    for seed in [0, 160, 308, 375, 414, 500, 521] {
         no_failure(seed..seed + 1, Plan::of);
     }
+    no_failure(9..10, losing_heirs);
 }
 
 #[test]
@@ -65,13 +80,14 @@ fn more_seeds() {
         Ok("folding") => folding,
         Ok("copies") => handing_to_copies,
         Ok("heirs") => losing_heirs,
+        Ok("one") => |seed| Plan::with_sites(seed, Some(1)),
         _ => Plan::of,
     };
     let failures: Vec<Violation> =
         Range::into_iter(seeds).filter_map(|seed| run(&plan(seed)).err()).collect();
     failures.iter().for_each(|violation| println!("{violation}"));
     let Some(first) = failures.into_iter().next() else { return };
-    let is_of_seed = std::env::var("QUIPU_PLAN").is_err();
+    let is_of_seed = first.plan.changes.plan(first.plan.seed).as_ref() == Ok(&*first.plan);
     let first = if is_of_seed { shrink(first, &mut |_| true) } else { first };
     panic!("{}", first.in_full());
 }
@@ -342,7 +358,7 @@ fn losing_heirs(seed: u64) -> Plan {
 #[test]
 fn edges_and_relays_hand_over_exactly_whatever_befalls_them() {
     for plan in [handing, handing_to_bounded, vanishing, leaving_early, folding, handing_to_copies, losing_heirs] {
-        no_failure(0..8, plan);
+        no_failure(0..6, plan);
     }
 }
 
@@ -353,6 +369,31 @@ fn handoffs_without_their_rules_are_caught() {
     Variant::of(Rule::CopiesTravel, leaving_early).is_caught();
     Variant::of(Rule::CopiesUntilClosed, vanishing).is_caught();
     Variant::of(Rule::FloorIsTold, folding).is_caught();
+}
+
+/// Edges and relays of the ordinary seeds count a great deal, and do come and go.
+#[test]
+fn edges_count_and_go() {
+    let runs = (0..10).map(|seed| run(&handing(seed)).unwrap_or_else(|violation| panic!("{}", violation.in_full())));
+    for summary in runs {
+        assert!(summary.handed_over > 500, "{summary:?}");
+        assert!(summary.exchanges > 1_000, "{summary:?}");
+    }
+    let summary = run(&leaving_early(0)).unwrap_or_else(|violation| panic!("{}", violation.in_full()));
+    assert!(summary.edges > 15, "{summary:?}");
+}
+
+/// What a seed means for sites and clients does not depend on edges.
+#[test]
+fn without_edges_a_seed_is_what_it_was() {
+    for seed in 0..20 {
+        let (all, sites) = (Plan::of(seed), of_sites(seed));
+        let of_fleet = |planned: &&Planned| matches!(planned.trouble, Trouble::Befalls { .. });
+        assert_eq!(all.work, sites.work);
+        assert_eq!(all.troubles, sites.troubles);
+        assert!(all.troubles.iter().skip_while(|planned| !of_fleet(planned)).all(|planned| of_fleet(&planned)));
+        assert_eq!(sites.fleet, Fleet::NONE);
+    }
 }
 
 /// What is planned does happen: sites come and go, and are put back, in many of the seeds.
@@ -367,6 +408,17 @@ fn troubles_of_every_kind_are_drawn() {
     assert!(with(|trouble| matches!(trouble, Trouble::Lose { .. })) > 10);
     assert!(with(|trouble| matches!(trouble, Trouble::Restore { .. })) > 20);
     assert!(with(|trouble| matches!(trouble, Trouble::Clock { .. })) > 20);
+    let befalls = |is: fn(&Mishap) -> bool| {
+        let is_it = |planned: &Planned| matches!(&planned.trouble, Trouble::Befalls { mishap, .. } if is(mishap));
+        plans.iter().filter(|plan| plan.troubles.iter().any(is_it)).count()
+    };
+    assert!(plans.iter().filter(|plan| plan.fleet.edges > 0).count() > 60);
+    assert!(plans.iter().filter(|plan| plan.fleet.relays > 0).count() > 40);
+    assert!(befalls(|mishap| matches!(mishap, Mishap::Crash { .. } | Mishap::CrashInCommit { .. })) > 20);
+    assert!(befalls(|mishap| matches!(mishap, Mishap::LoseDisk { .. } | Mishap::Vanish)) > 20);
+    assert!(befalls(|mishap| matches!(mishap, Mishap::Retire { .. })) > 20);
+    assert!(befalls(|mishap| matches!(mishap, Mishap::Disk { .. })) > 10);
+    assert!(befalls(|mishap| matches!(mishap, Mishap::Cut { .. })) > 10);
     assert!(
         plans.iter().filter(|plan| plan.intervals_ms.iter().any(|interval_ms| *interval_ms > 0)).count() > 20
     );

@@ -155,9 +155,11 @@ impl Ledger {
         self.leftovers.insert((server, shard, source));
     }
 
-    /// How many slots may stay open for ever.
+    /// How many slots may stay open for ever, or as long as somebody is there.
     pub(in crate::system) fn leftovers(&self) -> u64 {
-        self.leftovers.len() as u64
+        let is_there = |source: &Name| self.lives.get(source).is_some_and(|life| life.ended.is_none());
+        let in_use = self.asked.iter().filter(|(_, _, source)| is_there(source));
+        self.leftovers.iter().chain(in_use).collect::<BTreeSet<_>>().len() as u64
     }
 
     /// How many tokens were ever made for somebody who is not there any more.
