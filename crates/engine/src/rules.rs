@@ -86,7 +86,7 @@ impl Rules {
 
     /// Takes in what was handed over for a bounded counter: it waits for rights.
     #[cfg(not(feature = "testing"))]
-    #[allow(clippy::unused_self, reason = "it has a choice in tests")]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
     pub(crate) fn take_in(self, bounded: &mut Bounded<SiteId>, delta: &Pn) -> Result<(), Overflow> {
         bounded.park(delta)
     }
@@ -103,7 +103,7 @@ impl Rules {
 
     /// An answer as it is sent.
     #[cfg(not(feature = "testing"))]
-    #[allow(clippy::unused_self, reason = "it has a choice in tests")]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
     pub(crate) fn answer(self, view: View) -> View {
         view
     }
@@ -125,7 +125,6 @@ impl Rules {
 
     /// Is this rule kept? Always.
     #[cfg(not(feature = "testing"))]
-    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
     pub fn keep(self, _: Rule) -> bool {
         true
     }

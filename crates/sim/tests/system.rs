@@ -299,28 +299,24 @@ fn befalls(at_ms: u64, who: Who, mishap: Mishap) -> Planned {
 
 /// Edges vanish, one after the other, whose messages are often lost.
 fn vanishing(seed: u64) -> Plan {
-    let lose =
-        |at: usize| befalls(500 + 90 * at as u64, Who::Edge(at % 8), Mishap::LoseDisk { away_ms: 20 });
+    let lose = |at: usize| befalls(500 + 90 * at as u64, Who::Edge(at % 8), Mishap::LoseDisk { away_ms: 20 });
     let plan = handing(seed);
     let faults = Faults { loss: 0.3, ..Faults::NONE };
-    let fleet =
-        Fleet { edges: 8, relays: 2, sync_ms: 20, switch: 0.5, latency_ms: 60, faults, ..plan.fleet };
+    let fleet = Fleet { edges: 8, relays: 2, sync_ms: 20, switch: 0.5, latency_ms: 60, faults, ..plan.fleet };
     Plan { troubles: (0..80).map(lose).collect(), fleet, ..plan }
 }
 
 /// Edges leave early, and relays are often out of reach.
 fn leaving_early(seed: u64) -> Plan {
-    let leave =
-        |at: usize| befalls(800 + 200 * at as u64, Who::Edge(at % 4), Mishap::Retire { early: true });
+    let leave = |at: usize| befalls(800 + 200 * at as u64, Who::Edge(at % 4), Mishap::Retire { early: true });
     let cut = |at: u64| befalls(1_000 + 1_000 * at, Who::Relay(0), Mishap::Cut { for_ms: 500 });
     Plan { troubles: (0..30).map(leave).chain((0..6).map(cut)).collect(), ..handing(seed) }
 }
 
 /// Slots are folded while their edges are away, or what they say is under way.
 fn folding(seed: u64) -> Plan {
-    let away = |at: usize| {
-        befalls(1_000 + 300 * at as u64, Who::Edge(at % 4), Mishap::Crash { away_ms: 2_500 })
-    };
+    let away =
+        |at: usize| befalls(1_000 + 300 * at as u64, Who::Edge(at % 4), Mishap::Crash { away_ms: 2_500 });
     let plan = handing(seed);
     let faults = Faults { loss: 0.2, reordering: 0.4, reordering_ms_max: 3_000, ..Faults::NONE };
     let fleet = Fleet { ttl_s: 1, timeout_ms: 100, sync_ms: 20, edges: 8, faults, ..plan.fleet };
@@ -329,20 +325,16 @@ fn folding(seed: u64) -> Plan {
 
 /// A site is put back from a copy while edges hand over to it.
 fn handing_to_copies(seed: u64) -> Plan {
-    let restore = |at_ms, site| Planned {
-        at_ms,
-        trouble: Trouble::Restore { site, age_ms: 300, away_ms: 50 },
-    };
+    let restore =
+        |at_ms, site| Planned { at_ms, trouble: Trouble::Restore { site, age_ms: 300, away_ms: 50 } };
     Plan { troubles: vec![restore(2_000, 1), restore(5_000, 0)], ..handing(seed) }
 }
 
 /// Relays retire, and the sites that take their place are put back from copies.
 fn losing_heirs(seed: u64) -> Plan {
     let plan = handing(seed);
-    let restore = |at_ms, site| Planned {
-        at_ms,
-        trouble: Trouble::Restore { site, age_ms: 400, away_ms: 50 },
-    };
+    let restore =
+        |at_ms, site| Planned { at_ms, trouble: Trouble::Restore { site, age_ms: 400, away_ms: 50 } };
     let retire = |at_ms, relay| befalls(at_ms, Who::Relay(relay), Mishap::Retire { early: false });
     let troubles = vec![
         retire(1_000, 0),
@@ -357,7 +349,9 @@ fn losing_heirs(seed: u64) -> Plan {
 
 #[test]
 fn edges_and_relays_hand_over_exactly_whatever_befalls_them() {
-    for plan in [handing, handing_to_bounded, vanishing, leaving_early, folding, handing_to_copies, losing_heirs] {
+    for plan in
+        [handing, handing_to_bounded, vanishing, leaving_early, folding, handing_to_copies, losing_heirs]
+    {
         no_failure(0..6, plan);
     }
 }
@@ -374,7 +368,8 @@ fn handoffs_without_their_rules_are_caught() {
 /// Edges and relays of the ordinary seeds count a great deal, and do come and go.
 #[test]
 fn edges_count_and_go() {
-    let runs = (0..10).map(|seed| run(&handing(seed)).unwrap_or_else(|violation| panic!("{}", violation.in_full())));
+    let runs =
+        (0..10).map(|seed| run(&handing(seed)).unwrap_or_else(|violation| panic!("{}", violation.in_full())));
     for summary in runs {
         assert!(summary.handed_over > 500, "{summary:?}");
         assert!(summary.exchanges > 1_000, "{summary:?}");
@@ -391,7 +386,9 @@ fn without_edges_a_seed_is_what_it_was() {
         let of_fleet = |planned: &&Planned| matches!(planned.trouble, Trouble::Befalls { .. });
         assert_eq!(all.work, sites.work);
         assert_eq!(all.troubles, sites.troubles);
-        assert!(all.troubles.iter().skip_while(|planned| !of_fleet(planned)).all(|planned| of_fleet(&planned)));
+        assert!(
+            all.troubles.iter().skip_while(|planned| !of_fleet(planned)).all(|planned| of_fleet(&planned))
+        );
         assert_eq!(sites.fleet, Fleet::NONE);
     }
 }
@@ -409,7 +406,8 @@ fn troubles_of_every_kind_are_drawn() {
     assert!(with(|trouble| matches!(trouble, Trouble::Restore { .. })) > 20);
     assert!(with(|trouble| matches!(trouble, Trouble::Clock { .. })) > 20);
     let befalls = |is: fn(&Mishap) -> bool| {
-        let is_it = |planned: &Planned| matches!(&planned.trouble, Trouble::Befalls { mishap, .. } if is(mishap));
+        let is_it =
+            |planned: &Planned| matches!(&planned.trouble, Trouble::Befalls { mishap, .. } if is(mishap));
         plans.iter().filter(|plan| plan.troubles.iter().any(is_it)).count()
     };
     assert!(plans.iter().filter(|plan| plan.fleet.edges > 0).count() > 60);

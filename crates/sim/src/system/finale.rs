@@ -8,7 +8,7 @@ use super::plan::{Plan, Topology};
 use super::trouble::{Planned, Trouble};
 use super::world::World;
 use crate::core::Millis;
-use quipu_engine::Reply;
+use quipu_engine::{BoundedView, Reply};
 
 /// The counters with bounds are looked at so often.
 const LOOK_MS: Millis = 500;
@@ -194,7 +194,8 @@ fn disperse(world: &mut World) -> Result<(), String> {
     }
     // Letters that nobody waits for any more still arrive, and after that old slots are folded.
     let late_ms = world.plan.fleet.faults.reordering_ms_max + 1_000;
-    let fold_ms = if world.folds_soon() { world.plan.fleet.ttl_s * 1_000 + clocks_go_back_ms(world) } else { 0 };
+    let fold_ms =
+        if world.folds_soon() { world.plan.fleet.ttl_s * 1_000 + clocks_go_back_ms(world) } else { 0 };
     world.run_until(world.now() + late_ms + fold_ms)
 }
 
@@ -221,7 +222,7 @@ fn settle(world: &mut World) -> Result<Millis, String> {
         }
         let values = values(world)?;
         let unsettled = differing(world, &values).or_else(|| books::unsettled(world));
-        let (bounded, parked, waits) = bounded(world, &values)?;
+        let Bounded { bounded, parked, waits } = bounded(world, &values)?;
         match unsettled.or(waits).or_else(|| world.kept_too_long()) {
             None => {
                 books::balance(world)?;
@@ -251,33 +252,38 @@ fn values(world: &mut World) -> Result<Vec<Vec<Option<i64>>>, String> {
     Ok(answers.chunks(sites.len()).map(|answers| answers.iter().map(value).collect()).collect())
 }
 
-/// Which counters have bounds, what waits for rights under each, and whether it waits although there are some.
-fn bounded(
-    world: &mut World,
-    values: &[Vec<Option<i64>>],
-) -> Result<(Vec<bool>, Vec<i128>, Option<String>), String> {
+/// The counters with bounds, in the end.
+struct Bounded {
+    /// Which counters have some.
+    bounded: Vec<bool>,
+    /// By counter, what waits for rights.
+    parked: Vec<i128>,
+    /// What waits although there are rights for it.
+    waits: Option<String>,
+}
+
+fn bounded(world: &mut World, values: &[Vec<Option<i64>>]) -> Result<Bounded, String> {
     let keys = of_kind(world, Kind::Bounded);
     let first = world.members()[0];
     let questions: Vec<_> = keys.iter().map(|&key| (first, key, Act::Inspect)).collect();
     let answers = world.ask(&questions)?;
-    let mut bounded = vec![false; world.pool.keys.len()];
-    let mut parked = vec![0; world.pool.keys.len()];
-    let mut waits = None;
+    let all = world.pool.keys.len();
+    let mut found = Bounded { bounded: vec![false; all], parked: vec![0; all], waits: None };
     for (key, answer) in keys.into_iter().zip(answers) {
-        let Some(Reply::Inspected(Some(found))) = answer else { continue };
-        let Some(bounds) = found.bounded else { continue };
-        bounded[key] = true;
-        parked[key] = i128::from(bounds.parked.added) - i128::from(bounds.parked.subtracted);
+        let Some(Reply::Inspected(Some(inspection))) = answer else { continue };
+        let Some(BoundedView { minimum, maximum, parked, .. }) = inspection.bounded else { continue };
+        found.bounded[key] = true;
+        found.parked[key] = parked.value();
         let value = values[key][0];
-        let adds = bounds.parked.added > 0 && bounds.maximum.is_none_or(|maximum| value < Some(maximum));
-        let subtracts = bounds.parked.subtracted > 0 && bounds.minimum.is_none_or(|minimum| value > Some(minimum));
+        let adds = parked.added > 0 && maximum.is_none_or(|maximum| value < Some(maximum));
+        let subtracts = parked.subtracted > 0 && minimum.is_none_or(|minimum| value > Some(minimum));
         // Sites ask only those for rights that they are linked to.
         if (adds || subtracts) && world.plan.topology == Topology::Full {
             let name = String::from_utf8_lossy(&world.pool.keys[key].name);
-            waits = Some(format!("{:?} waits under {name} for rights that there are: {value:?}", bounds.parked));
+            found.waits = Some(format!("{parked:?} waits under {name} for rights that there are: {value:?}"));
         }
     }
-    Ok((bounded, parked, waits))
+    Ok(found)
 }
 
 fn differing(world: &World, values: &[Vec<Option<i64>>]) -> Option<String> {

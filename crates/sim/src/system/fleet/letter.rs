@@ -15,11 +15,7 @@ pub(in crate::system) enum Content<T> {
 
 impl<T: Encode<()> + for<'b> Decode<'b, ()>> Content<T> {
     pub(in crate::system) fn pack(content: T, encoded: bool) -> Self {
-        if encoded {
-            Self::Bytes(exchange::encode(&content).into())
-        } else {
-            Self::Whole(Box::new(content))
-        }
+        if encoded { Self::Bytes(exchange::encode(&content).into()) } else { Self::Whole(Box::new(content)) }
     }
 
     pub(in crate::system) fn unpack(self) -> Result<T, String> {

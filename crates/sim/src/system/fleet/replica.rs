@@ -12,9 +12,7 @@ use quipu_engine::handoff::{
     Adoption, Answer, BadAnswer, Estate, HandoffStats, Name, Open, Opening, RELAY_TIER, RetireError,
     Retirement, Round, Server, Transient, Visit,
 };
-use quipu_engine::{
-    Action, Add, Command, Host, Moment, Released, Reply, Settings, Shards, Ticket,
-};
+use quipu_engine::{Action, Add, Command, Host, Moment, Released, Reply, Settings, Shards, Ticket};
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
 use std::collections::BTreeMap;

@@ -57,7 +57,9 @@ impl World {
                 self.fleet.ledger.doubt(replica.name, key, amount);
                 Ok(())
             }
-            Reply::Refused(Refusal::NotStored(_) | Refusal::TooManyPending { .. } | Refusal::Leaving) => Ok(()),
+            Reply::Refused(Refusal::NotStored(_) | Refusal::TooManyPending { .. } | Refusal::Leaving) => {
+                Ok(())
+            }
             other => {
                 let name = shown(&self.pool.keys[key]);
                 Err(format!("{} answers {other:?} to an add of {amount} to {name}", replica.who))

@@ -2,7 +2,7 @@
 
 use super::{Happening, Station};
 use crate::core::Millis;
-use crate::system::fleet::{Balance, Ended, Stage, TargetStanding};
+use crate::system::fleet::{Balance, Ended, Replica, Stage, TargetStanding};
 use crate::system::world::{Event, World};
 use quipu_engine::handoff::{HandoffStats, Name, Retirement, Server};
 use quipu_storage::ShardId;
@@ -108,7 +108,7 @@ impl World {
             Some(heirs) => heirs.get(&shard).copied(),
             None => {
                 let relay = self.fleet.replicas.iter().find(|replica| replica.name == name);
-                let retirement = relay.into_iter().flat_map(|relay| relay.retirement());
+                let retirement = relay.into_iter().flat_map(Replica::retirement);
                 let of_shard = retirement.filter(|(of, _)| *of == shard).map(|(_, it)| it);
                 of_shard.filter_map(|it| it.heir.or(it.named)).next()
             }
@@ -130,7 +130,7 @@ impl World {
         let mut servers = 0;
         let sites = self.members().into_iter().map(|site| self.sites[site].handoff_stats());
         let there = self.fleet.replicas.iter().filter(|replica| replica.stage != Stage::Gone);
-        for stats in sites.chain(there.map(|replica| replica.stats())) {
+        for stats in sites.chain(there.map(Replica::stats)) {
             sum.add(&stats);
             servers += 1;
         }

@@ -131,7 +131,11 @@ impl World {
             Happening::Wake { replica, run } => self.wake_replica(replica, run),
             Happening::Restart { replica } => self.restart_replica(replica),
             Happening::Come { replica } => {
-                if self.fleet.is_closing { Ok(()) } else { self.come(replica) }
+                if self.fleet.is_closing {
+                    Ok(())
+                } else {
+                    self.come(replica)
+                }
             }
             Happening::Letter { to, letter } => self.letter_arrives(to, letter),
             Happening::Answer { to, run, number, answered } => self.answer_arrives(to, run, number, answered),

@@ -62,7 +62,8 @@ impl World {
         let leaf = sender.is_edge();
         let is_late = is_repeated || sender.run != run || sender.stage == Stage::Gone;
         let shards = Shards::new(self.plan.shards).expect("a power of two");
-        let takes_slots = !matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving);
+        let takes_slots =
+            !matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving);
         self.fleet.next_visit += 1;
         let id = self.fleet.next_visit;
         let (wanted, mut tokens): (usize, Vec<TokenKey>) = (visits.len(), Vec::new());

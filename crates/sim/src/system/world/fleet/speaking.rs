@@ -65,7 +65,8 @@ impl World {
         let open = replica.open();
         let visits = replica.visits(server, true);
         if !visits.is_empty() {
-            replica.after_batch(Purpose::Send { to: station, server: Some(server), visits, waits: true }, now);
+            replica
+                .after_batch(Purpose::Send { to: station, server: Some(server), visits, waits: true }, now);
         }
         // What was begun with others is ended there.
         let mut others: BTreeSet<Name> = open.tokens.into_keys().chain(open.servers).collect();
@@ -74,7 +75,8 @@ impl World {
             if others.remove(&server.name) {
                 let visits = replica.visits(server, false);
                 if !visits.is_empty() {
-                    replica.after_batch(Purpose::Send { to, server: Some(server), visits, waits: false }, now);
+                    replica
+                        .after_batch(Purpose::Send { to, server: Some(server), visits, waits: false }, now);
                 }
             }
         }
@@ -135,7 +137,8 @@ impl World {
 
     /// How far a site's stream is, if the target is one.
     fn position_of(&self, target: Name, shard: u16) -> u64 {
-        let site = target.site().and_then(|id| self.sites.get(Site::index_of(id)).filter(|site| site.id == id));
+        let site =
+            target.site().and_then(|id| self.sites.get(Site::index_of(id)).filter(|site| site.id == id));
         site.map_or(0, |site| site.got_to(ShardId(shard), site.id))
     }
 
@@ -230,7 +233,10 @@ impl World {
                     continue;
                 }
             };
-            return Err(format!("{} and {} do not agree about shard {shard}: {problem}", replica.who, found.name));
+            return Err(format!(
+                "{} and {} do not agree about shard {shard}: {problem}",
+                replica.who, found.name
+            ));
         }
         if self.history.aloud {
             let replica = &mut self.fleet.replicas[at];
