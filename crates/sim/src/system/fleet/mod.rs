@@ -1,10 +1,11 @@
 //! Edges and relays: the same engine as at the sites, which hands over what it counts.
 //!
 //! - `plan`: who is there, what they do, and what befalls them, as data.
-//! - `replica`: an edge or a relay, with or without a process.
+//! - `replica`: an edge or a relay, with or without a process; `asks`: all that is asked of its engine.
 //! - `letter`: what goes between them and the servers.
 //! - `ledger`: what was counted, what was handed over, and what may be lost.
 
+mod asks;
 mod ledger;
 mod letter;
 mod plan;
