@@ -15,7 +15,7 @@ pub(crate) use self::{
     merge::growth,
     row::{Creation, Mark, Proposal, Row},
 };
-use crate::{Refusal, SiteId, handoff::Reading};
+use crate::{Refusal, Rules, SiteId, handoff::Reading};
 
 /// A counter. Most are touched at one site and never reset: that case is the small one.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -129,10 +129,12 @@ impl Counter {
         }
     }
 
-    /// Who wants to make a bounded counter of it, which nobody has counted on.
-    pub(crate) fn reserved(&self) -> Option<SiteId> {
+    /// Who wants to make a bounded counter of it, which nobody has counted on. Who is gone will not.
+    pub(crate) fn reserved(&self, is_gone: impl Fn(SiteId) -> bool) -> Option<SiteId> {
         match self {
-            Self::Shared(shared) if !shared.is_used() => shared.proposals().next().map(|(site, _)| site),
+            Self::Shared(shared) if !shared.is_used() => {
+                shared.proposals().map(|(site, _)| site).find(|site| !is_gone(*site))
+            }
             _ => None,
         }
     }
@@ -183,17 +185,18 @@ impl Counter {
         version: u64,
         delta: &Pn,
         alone: bool,
+        rules: Rules,
     ) -> Result<(), Overflow> {
         let counted = match self {
             Self::Plain(counted) => counted.try_add(delta),
             Self::Shared(shared) => shared.add(site, version, delta),
-            Self::Bounded(bounded) => return bounded.park(delta),
+            Self::Bounded(bounded) => return rules.take_in(bounded, delta),
         };
         match counted {
             Ok(()) => Ok(()),
             Err(Overflow) if alone => {
                 self.begin_anew().map_err(|_| Overflow)?;
-                self.credit(site, version, delta, false)
+                self.credit(site, version, delta, false, rules)
             }
             Err(Overflow) => Err(Overflow),
         }

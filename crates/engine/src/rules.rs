@@ -2,7 +2,9 @@
 //!
 //! Without the feature `testing` there is one way, and choosing costs nothing.
 
-use crate::{SiteId, links::WireRow};
+use quipu_crdt::{Bounded, Overflow, Pn};
+
+use crate::{SiteId, handoff::View, links::WireRow};
 
 /// How sites treat each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -45,6 +47,16 @@ pub enum Rule {
     NewcomersWait,
     /// An heir takes back what a removed site should have. *Without:* nobody does.
     HeirsCancel,
+    /// What was handed over for a bounded counter waits for rights. *Without:* it is counted at once.
+    HandedOverWaits,
+    /// Slots belong to one incarnation of a site. *Without:* a restored copy goes on with them.
+    SlotsOfOneIncarnation,
+    /// Copies of tokens are passed on to those who have their slots. *Without:* they stay where they are.
+    CopiesTravel,
+    /// A copy of a token is kept until its slot is said to be closed. *Without:* until its target has said anything.
+    CopiesUntilClosed,
+    /// Who hands over is told below which clock slots may have been folded. *Without:* a folded slot is one that was used.
+    FloorIsTold,
 }
 
 impl Rules {
@@ -72,6 +84,39 @@ impl Rules {
         }
     }
 
+    /// Takes in what was handed over for a bounded counter: it waits for rights.
+    #[cfg(not(feature = "testing"))]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
+    pub(crate) fn take_in(self, bounded: &mut Bounded<SiteId>, delta: &Pn) -> Result<(), Overflow> {
+        bounded.park(delta)
+    }
+
+    /// Takes in what was handed over for a bounded counter: it waits for rights, or without the rule it does not.
+    #[cfg(feature = "testing")]
+    pub(crate) fn take_in(self, bounded: &mut Bounded<SiteId>, delta: &Pn) -> Result<(), Overflow> {
+        if self.keep(Rule::HandedOverWaits) {
+            bounded.park(delta)
+        } else {
+            bounded.count_without_rights(delta)
+        }
+    }
+
+    /// An answer as it is sent.
+    #[cfg(not(feature = "testing"))]
+    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
+    pub(crate) fn answer(self, view: View) -> View {
+        view
+    }
+
+    /// An answer as it is sent: without the rule it tells of no floor.
+    #[cfg(feature = "testing")]
+    pub(crate) fn answer(self, mut view: View) -> View {
+        if !self.keep(Rule::FloorIsTold) {
+            view.tell_no_floor();
+        }
+        view
+    }
+
     /// Is this rule kept?
     #[cfg(feature = "testing")]
     pub fn keep(self, rule: Rule) -> bool {
@@ -80,7 +125,6 @@ impl Rules {
 
     /// Is this rule kept? Always.
     #[cfg(not(feature = "testing"))]
-    #[expect(clippy::unused_self, reason = "it has a choice in tests")]
     pub fn keep(self, _: Rule) -> bool {
         true
     }

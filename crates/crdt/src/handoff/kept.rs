@@ -63,6 +63,11 @@ pub struct Core<I: Ord, A> {
 }
 
 impl<I: Id, A> Core<I, A> {
+    /// Is there a desk of this name?
+    pub fn has_desk(&self, name: &I) -> bool {
+        self.desks.contains_key(name)
+    }
+
     /// Without the desks for which `keep` is false, and with one, which may be new, under this name.
     #[must_use]
     pub fn with_desks(mut self, keep: impl Fn(I) -> bool, own: I) -> Self {

@@ -168,7 +168,8 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         kept.map(|kept| (&kept.notice, &kept.pending))
     }
 
-    pub(super) fn act_on_kept_notices<L: Ledger<Amount = A>>(&mut self, ledger: &mut L) {
+    /// Acts again on the notices kept here, of which a token may have been refused by the ledger.
+    pub fn act_on_kept_notices<L: Ledger<Amount = A>>(&mut self, ledger: &mut L) {
         let kept: Vec<Notice<I, A>> = self
             .office
             .iter()

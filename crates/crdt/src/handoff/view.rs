@@ -74,6 +74,12 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.wants_slot = false;
     }
 
+    /// Wrong: says that no slot was ever folded. For tests that see this caught.
+    #[cfg(feature = "testing")]
+    pub fn tell_no_floor(&mut self) {
+        self.floor = 0;
+    }
+
     /// Says also of these tokens that their slots are closed, as was heard from those who have opened them.
     pub fn say_closed(&mut self, closed: impl IntoIterator<Item = TokenName<I>>) {
         self.closed.extend(closed);

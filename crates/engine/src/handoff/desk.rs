@@ -10,7 +10,10 @@ use quipu_crdt::handoff::{Archives, Core, Handshake, Kept, Rules, Unsound};
 use quipu_storage::{Row, Slice, Write};
 
 use super::{Deltas, Key, Name, Opening};
-use crate::record::{self, DeskPart};
+use crate::{
+    Rule,
+    record::{self, DeskPart},
+};
 
 /// All handoffs of a shard. A site and a relay have those with the same shard of others; an edge, which is not divided,
 /// has those with every shard that it has counts for.
@@ -205,13 +208,21 @@ impl Desk {
     }
 
     /// Goes on with what was stored.
-    pub(crate) fn restore(&mut self, stored: BTreeMap<u16, StoredDesk>) -> Result<(), Unsound> {
+    pub(crate) fn restore(
+        &mut self,
+        stored: BTreeMap<u16, StoredDesk>,
+        rules: crate::Rules,
+    ) -> Result<(), Unsound> {
         let (name, tier) = (self.name, self.tier);
+        let keeps_all = !rules.keep(Rule::SlotsOfOneIncarnation);
         for (shard, stored) in stored {
             let StoredDesk { core, archives, kept, pages, unsaved } = stored;
             let Some(CoreRow { core, servers }) = core else { continue };
-            // A restored copy is another target: slots of the one that it was are not its own.
-            let core = core.with_desks(|desk| desk.site().is_none() || desk == name, name);
+            // A restored copy is another target: slots of the one that it was are not its own. Nor are those of relays whose
+            // heir that one was: some of them may have been used since the copy was made.
+            let is_copy = !core.has_desk(&name);
+            let is_ours = |desk: Name| desk == name || !is_copy && desk.site().is_none();
+            let core = core.with_desks(|desk| keeps_all || is_ours(desk), name);
             self.stored.extend(pages.into_iter().map(|page| (shard, page)));
             // What was under way when the last process ended may not have arrived yet.
             let visited = |has_slot| Visited { has_slot, unanswered: 1 };

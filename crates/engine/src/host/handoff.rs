@@ -52,9 +52,18 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         self.tended_ms = Some(now.elapsed_ms);
         for at in 0..self.shards.len() {
+            let table = self.store.table();
             let Some(running) = self.shards[at].as_deref_mut() else { continue };
             let (id, now) = (running.id, running.clock.at(now));
-            if matches!(running.state, State::Live) && running.shard.tend(now) {
+            if !matches!(running.state, State::Live) {
+                continue;
+            }
+            let refused = running.shard.keys_of_refused();
+            // What cannot be read now is tried the next time.
+            if !refused.is_empty() && refused.iter().all(|key| load(table, running, key).is_ok()) {
+                running.shard.try_last_words(id.0, now);
+            }
+            if running.shard.tend(now) {
                 self.mark_pending(id);
             }
         }

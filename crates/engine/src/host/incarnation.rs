@@ -13,6 +13,8 @@ impl<L: Log, T: Table> Host<L, T> {
     /// stays counted, as the row of a site that is gone. The shard must not be used after that, but opened as the other
     /// site's. May be done again if it was interrupted.
     pub fn begin_incarnation(&mut self, id: ShardId, new: SiteId, now: Moment) -> Result<(), OpenError> {
+        // What waits is not counted under the old name: others may know later changes of it than are in the copy.
+        self.tended_ms = Some(now.elapsed_ms);
         let mut after: Option<Vec<u8>> = None;
         loop {
             let (prefix, row_after) = (row_key(b""), after.as_deref().map(row_key));

@@ -42,7 +42,8 @@ impl Shard {
         }
         match self.proposal_here(index) {
             None => {
-                if let Some(by) = self.counters.get(index).counter.as_ref().and_then(Counter::reserved) {
+                let counter = self.counters.get(index).counter.as_ref();
+                if let Some(by) = counter.and_then(|counter| self.reserved(counter)) {
                     return Err(Refusal::Reserved { by });
                 }
                 self.propose(index, definition);
@@ -95,6 +96,12 @@ impl Shard {
         self.links.peers.keys().copied().filter(|site| !agrees(site)).collect()
     }
 
+    /// Who wants to make a bounded counter of it. A proposal of a removed site is void once all that anybody knows of that
+    /// site is here: had it taken effect, that would be known, or is lost with it.
+    pub(super) fn reserved(&self, counter: &Counter) -> Option<SiteId> {
+        counter.reserved(|site| self.links.is_closed(site))
+    }
+
     fn propose(&mut self, index: Index, definition: Definition<SiteId>) {
         let at = self.summary.changes + 1;
         self.change_creation(index, |creation| creation.proposes = Some(Proposal { definition, at }));
@@ -118,7 +125,8 @@ impl Shard {
     pub(super) fn advance_creation(&mut self, index: Index) {
         let own = self.settings.site;
         let Some(shared) = self.shared(index) else { return };
-        let proposals: Vec<(SiteId, u64)> = shared.proposals().map(|(site, it)| (site, it.at)).collect();
+        let proposals = shared.proposals().filter(|(site, _)| !self.links.is_closed(*site));
+        let proposals: Vec<(SiteId, u64)> = proposals.map(|(site, it)| (site, it.at)).collect();
         let Some((lowest, _)) = proposals.first().copied() else { return };
         let is_used = shared.is_used();
         let ours = shared.rows.get(&own);

@@ -133,7 +133,7 @@ impl Shard {
         let closed = self.known_closed(view.tokens());
         let handshake = self.desk.handshake(shard);
         closed.iter().for_each(|name| _ = handshake.token_closed(name));
-        let mut view = handshake.reply_to(&view, readings, false);
+        let mut view = self.settings.rules.answer(handshake.reply_to(&view, readings, false));
         view.say_closed(closed);
         let mut luggage = Luggage::new();
         // An edge sees at which servers its tokens are; it has few.
@@ -162,11 +162,11 @@ impl Shard {
         for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {
             let found = self.find(key.bytes());
             let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
-            if counter.and_then(Counter::reserved).is_some() {
+            if counter.and_then(|counter| self.reserved(counter)).is_some() {
                 return Err(Overflow); // Not while it may become a bounded counter.
             }
             let mut counter = counter.cloned().unwrap_or(Counter::Plain(Pn::default()));
-            counter.credit(site, version, delta, alone)?;
+            counter.credit(site, version, delta, alone, self.settings.rules)?;
             after.push((key, counter));
         }
         for (key, counter) in after {
@@ -212,8 +212,7 @@ impl Shard {
 
     /// Counts of what is parked under a bounded counter as much as there are rights for, and asks for more.
     fn count_parked(&mut self, index: Index, now: Moment) {
-        while self.count_some_parked(index) {} // What is added makes rights to subtract, and the other way round.
-        self.note_parked(index);
+        self.count_parked_here(index);
         let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
         let lacking = bounded.parked();
         let key = self.counters.get(index).key.clone();
@@ -223,6 +222,12 @@ impl Shard {
                 self.want(&key, right, amount, until_ms);
             }
         }
+    }
+
+    /// The same with the rights that are here.
+    pub(super) fn count_parked_here(&mut self, index: Index) {
+        while self.count_some_parked(index) {} // What is added makes rights to subtract, and the other way round.
+        self.note_parked(index);
     }
 
     /// Returns whether it was some.
@@ -249,6 +254,33 @@ impl Shard {
             self.touch(index, true);
         }
         counted
+    }
+
+    /// The counters of last words that are kept here because something of them could not be counted.
+    pub(crate) fn keys_of_refused(&self) -> Vec<Box<[u8]>> {
+        let mut keys = Vec::new();
+        for (_, handshake) in self.desk.handshakes() {
+            let is_here = |server: &Name| {
+                *server == self.desk.name() || handshake.inherited().any(|(name, _)| name == server)
+            };
+            let refused = handshake.notices().filter(|(_, pending)| pending.iter().any(is_here));
+            let tokens = refused.flat_map(|(notice, _)| notice.tokens());
+            keys.extend(tokens.flat_map(|token| token.value.keys()).map(|key| Box::from(key.bytes())));
+        }
+        keys
+    }
+
+    /// Tries again what could not be counted of last words. Their edges are gone: nobody else would.
+    pub(crate) fn try_last_words(&mut self, shard: u16, now: Moment) {
+        let folded = self.folded_len(shard);
+        let mut handshake = self.desk.take(shard);
+        let clients: Vec<Name> = handshake.notices().map(|(notice, _)| *notice.client()).collect();
+        handshake.act_on_kept_notices(&mut Rows::taking(self, now));
+        self.desk.put_back(shard, handshake);
+        self.desk.note(shard, clients, Guest::default());
+        if self.folded_len(shard) != folded {
+            self.desk.note_archives(shard);
+        }
     }
 
     /// Numbers about handoffs.

@@ -197,7 +197,7 @@ impl Shard {
             }
             shard.replay(contents, now_ms);
         }
-        shard.desk.restore(desk).map_err(|why| Unreadable {
+        shard.desk.restore(desk, settings.rules).map_err(|why| Unreadable {
             what: "the state of handoffs",
             why: minicbor::decode::Error::message(why),
         })?;
@@ -376,7 +376,7 @@ impl Shard {
         }
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
         let site = self.settings.site;
-        if let Some(by) = counter.and_then(Counter::reserved) {
+        if let Some(by) = counter.and_then(|counter| self.reserved(counter)) {
             return Err(Refusal::Reserved { by });
         }
         let room = Room::of(counter, site, self.waiting_rights(key), add);
@@ -426,7 +426,7 @@ impl Shard {
     fn reset(&mut self, key: &[u8], to: Option<i64>) -> Result<Reply, Refusal> {
         let found = self.find(key);
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
-        if let Some(by) = counter.and_then(Counter::reserved) {
+        if let Some(by) = counter.and_then(|counter| self.reserved(counter)) {
             return Err(Refusal::Reserved { by });
         }
         let existed = counter.is_some_and(Counter::exists);

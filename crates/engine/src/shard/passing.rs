@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{Shard, handoff::Rows};
 use crate::{
-    EXCHANGE_BYTES_MAX, Moment, SiteId,
+    EXCHANGE_BYTES_MAX, Moment, Rule, SiteId,
     handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
 
@@ -71,9 +71,10 @@ impl Other {
 }
 
 impl Passing {
-    /// When something is to be passed on again.
-    pub(super) fn wake_ms(&self) -> Option<u64> {
-        self.others.values().filter_map(Other::wake_ms).min()
+    /// When something is to be passed on again to one of those that can be reached.
+    fn wake_ms(&self, is_reached: impl Fn(Name) -> bool) -> Option<u64> {
+        let reached = self.others.iter().filter(|(name, _)| is_reached(**name));
+        reached.filter_map(|(_, other)| other.wake_ms()).min()
     }
 
     /// What this one is to be told.
@@ -135,9 +136,18 @@ impl Shard {
         let mut passed_on = self.passing.take(name);
         if self.desk.keeps_for_others() {
             self.pass_on_kept(site, now_ms, &mut passed_on);
-            self.links.wake_ms = self.links.wake_ms.into_iter().chain(self.passing.wake_ms()).min();
+            self.links.wake_ms = self.links.wake_ms.into_iter().chain(self.passes_on_at_ms()).min();
+        } else if let Some(other) = self.passing.others.get_mut(&name) {
+            (other.keeps, other.keeps_widely) = (false, false);
         }
         (!passed_on.is_empty()).then(|| Box::new(passed_on))
+    }
+
+    /// When a peer is to hear again of what is kept here.
+    pub(super) fn passes_on_at_ms(&self) -> Option<u64> {
+        let peers = &self.links.peers;
+        let is_peer = |site| peers.get(&site).is_some_and(|peer| peer.connected);
+        self.passing.wake_ms(|name| name.site().is_some_and(is_peer))
     }
 
     fn pass_on_kept(&mut self, site: SiteId, now_ms: u64, passed_on: &mut PassedOn) {
@@ -182,8 +192,9 @@ impl Shard {
         into: &mut PassedOn,
     ) {
         let mut luggage = Luggage::new();
+        let travels = self.settings.rules.keep(Rule::CopiesTravel);
         for (_, handshake) in self.desk.handshakes() {
-            let tokens = handshake.cached().filter(|token| tokens_for(token.target));
+            let tokens = handshake.cached().filter(|token| travels && tokens_for(token.target));
             into.tokens.extend(tokens.filter(|token| luggage.admits(token)).cloned());
             let notices = handshake.notices();
             let notices = notices.filter(|(_, pending)| pending.iter().any(|server| notices_for(*server)));

@@ -243,6 +243,8 @@ impl Shard {
         let provisional = self.waiting_rights(&ask.key);
         let Some(index) = self.counters.find(&ask.key) else { return };
         self.inherit(index);
+        // What waits here comes first: else rights would go to and fro between two that lack them.
+        self.count_parked_here(index);
         let Some(Counter::Bounded(bounded)) = &self.counters.get(index).counter else { return };
         let row = bounded.rows().get(&own);
         let passed_on = row.and_then(|row| row.passed_on.get(&to)).map_or(0, |it| it.get(ask.right));

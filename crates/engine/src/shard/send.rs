@@ -85,7 +85,7 @@ impl Shard {
     /// The peers that may be sent something now.
     pub(crate) fn peers_to_serve(&mut self, now_ms: u64) -> Vec<SiteId> {
         self.links.restless = false;
-        self.links.wake_ms = self.waiting.ask_ms(now_ms).into_iter().chain(self.passing.wake_ms()).min();
+        self.links.wake_ms = self.waiting.ask_ms(now_ms).into_iter().chain(self.passes_on_at_ms()).min();
         let connected = self.links.peers.iter_mut().filter(|(_, peer)| peer.connected);
         connected
             .map(|(site, peer)| {

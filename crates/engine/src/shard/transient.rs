@@ -12,11 +12,11 @@ use quipu_crdt::{
 
 use super::{Shard, saturated};
 use crate::{
-    Action, Add, Added, Command, EXCHANGE_BYTES_MAX, Moment, Refusal, Reply, SLOTS,
+    Action, Add, Added, Command, EXCHANGE_BYTES_MAX, Moment, Refusal, Reply, Rule, SLOTS,
     counter::Counter,
     counters::Index,
     handoff::{
-        Answer, BadAnswer, Deltas, Key, Name, Open, Opening, RELAY_TIER, Reading, Readings, Server,
+        Answer, BadAnswer, Deltas, Key, Name, Open, Opening, RELAY_TIER, Reading, Readings, Server, Token,
         Transient, Visit,
     },
     slot_of,
@@ -396,6 +396,11 @@ impl Shard {
         let merged = handshake.merge(&mut rows, &answer.view);
         let has_token = handshake.tokens().iter().any(|token| token.target == server.name);
         let is_done = answer.keeps_notice && handshake.last_words().is_some();
+        if !self.settings.rules.keep(Rule::CopiesUntilClosed) {
+            let copies: Vec<_> = handshake.cached().filter(|copy| copy.target == server.name).collect();
+            let names: Vec<_> = copies.into_iter().map(Token::name).collect();
+            names.iter().for_each(|name| _ = handshake.token_closed(name));
+        }
         self.desk.put_back(shard, handshake);
         merged?;
         if self.folded_len(shard) != folded {

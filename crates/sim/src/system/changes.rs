@@ -1,6 +1,7 @@
 //! What is changed about the plan of a seed: by whoever wants to know more, and to make a failing plan smaller. A seed
 //! and its changes are a command.
 
+use super::fleet::Fleet;
 use super::plan::{Plan, SITES_MAX};
 use crate::Refused;
 use crate::core::{Faults, Millis};
@@ -42,11 +43,19 @@ pub enum Feature {
     Shards,
     /// Sites that acknowledge before they flush.
     Interval,
+    /// Edges and relays.
+    Edges,
+    /// Relays.
+    Relays,
+    /// Messages of edges and relays that are lost, come twice, or late.
+    EdgeFaults,
+    /// Slots that are folded.
+    Folding,
 }
 
 impl Feature {
     /// All of them, with their names.
-    pub const ALL: [(Self, &str); 16] = [
+    pub const ALL: [(Self, &str); 20] = [
         (Self::Plain, "plain"),
         (Self::Ids, "ids"),
         (Self::Bounded, "bounded"),
@@ -63,6 +72,10 @@ impl Feature {
         (Self::Skews, "skews"),
         (Self::Shards, "shards"),
         (Self::Interval, "interval"),
+        (Self::Edges, "edges"),
+        (Self::Relays, "relays"),
+        (Self::EdgeFaults, "edge-faults"),
+        (Self::Folding, "folding"),
     ];
 
     fn switch_off(self, plan: &mut Plan) {
@@ -84,6 +97,10 @@ impl Feature {
             Self::Skews => plan.skews_ms.fill(0),
             Self::Shards => plan.shards = 1,
             Self::Interval => plan.intervals_ms.fill(0),
+            Self::Edges => plan.fleet = Fleet::NONE,
+            Self::Relays => plan.fleet.relays = 0,
+            Self::EdgeFaults => plan.fleet.faults = Faults::NONE,
+            Self::Folding => plan.fleet.ttl_s = Fleet::NONE.ttl_s,
         }
     }
 }
@@ -118,6 +135,8 @@ pub struct Changes {
     pub active_ms: Option<Millis>,
     /// Another number of counters of each kind.
     pub keys: Option<usize>,
+    /// Another number of edges.
+    pub edges: Option<usize>,
     /// Only these of its troubles, by number.
     pub troubles: Option<Vec<usize>>,
     /// Without these.
@@ -134,6 +153,7 @@ impl Changes {
         plan.clients = self.clients.unwrap_or(plan.clients);
         plan.active_ms = self.active_ms.unwrap_or(plan.active_ms);
         plan.work.keys = self.keys.unwrap_or(plan.work.keys);
+        plan.fleet.edges = self.edges.unwrap_or(plan.fleet.edges);
         if let Some(kept) = &self.troubles {
             let all = plan.troubles.len();
             if let Some(number) = kept.iter().find(|number| **number >= all) {
@@ -153,11 +173,12 @@ impl Changes {
 impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sites, clients, active_ms, keys, troubles, without } = self;
+        let Self { sites, clients, active_ms, keys, edges, troubles, without } = self;
         sites.iter().try_for_each(|sites| write!(f, " --sites {sites}"))?;
         clients.iter().try_for_each(|clients| write!(f, " --clients {clients}"))?;
         active_ms.iter().try_for_each(|active_ms| write!(f, " --active-ms {active_ms}"))?;
         keys.iter().try_for_each(|keys| write!(f, " --keys {keys}"))?;
+        edges.iter().try_for_each(|edges| write!(f, " --edges {edges}"))?;
         if let Some(troubles) = troubles {
             let numbers: Vec<String> = troubles.iter().map(usize::to_string).collect();
             let numbers = if numbers.is_empty() { "none".to_owned() } else { numbers.join(",") };

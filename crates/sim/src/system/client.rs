@@ -48,6 +48,8 @@ pub(super) struct Pool {
     ids: Vec<usize>,
     bounded: Vec<usize>,
     resets: Vec<usize>,
+    /// Counters that only grow, for edges: those of clients, if they have any.
+    for_edges: Vec<usize>,
     /// Counters that were created, or are there already.
     pub(super) ready: Vec<bool>,
     operations: usize,
@@ -65,7 +67,18 @@ impl Pool {
                 pool.of(kind).push(number);
             }
         }
+        pool.for_edges.clone_from(&pool.plain);
+        if pool.for_edges.is_empty() && !plan.fleet.is_empty() {
+            pool.for_edges = (0..plan.work.keys).map(|_| pool.add(Kind::Plain, plan)).collect();
+        }
         pool
+    }
+
+    /// A counter that an edge or a relay may count on.
+    pub(super) fn for_fleet(&self, bounded: bool, random: &mut Random) -> Option<usize> {
+        let bounded = self.bounded.iter().filter(|key| bounded && self.ready[**key]);
+        let all: Vec<usize> = self.for_edges.iter().chain(&self.ids).chain(bounded).copied().collect();
+        (!all.is_empty()).then(|| *random.pick(&all))
     }
 
     fn of(&mut self, kind: Kind) -> &mut Vec<usize> {

@@ -4,10 +4,11 @@
 use super::books;
 use super::calls::{Act, Kind};
 use super::floor;
-use super::plan::Plan;
+use super::plan::{Plan, Topology};
+use super::trouble::{Planned, Trouble};
 use super::world::World;
 use crate::core::Millis;
-use quipu_engine::Reply;
+use quipu_engine::{BoundedView, Reply};
 
 /// The counters with bounds are looked at so often.
 const LOOK_MS: Millis = 500;
@@ -15,6 +16,8 @@ const LOOK_MS: Millis = 500;
 const CLOSE_MS_MAX: Millis = 120_000;
 /// And after that all sites must agree within this time.
 const SETTLE_MS_MAX: Millis = 120_000;
+/// Edges and relays have handed over everything and left within this time.
+const DISPERSE_MS_MAX: Millis = 300_000;
 /// How often that is looked at.
 const SETTLE_STEP_MS: Millis = 250;
 
@@ -35,6 +38,12 @@ pub struct Summary {
     pub troubles: u64,
     /// Counters at the end.
     pub counters: u64,
+    /// Edges that came and went.
+    pub edges: u64,
+    /// Adds that edges and relays counted.
+    pub handed_over: u64,
+    /// Messages of edges and relays, and answers to them.
+    pub exchanges: u64,
     /// How long it took until all sites agreed.
     pub settled_after_ms: Millis,
 }
@@ -97,6 +106,7 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
     world.close();
     world.heal()?;
     close(world)?;
+    disperse(world)?;
     summary.settled_after_ms = settle(world)?;
     floor::check(world)?;
     summary.virtual_ms = world.now();
@@ -106,6 +116,9 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
     summary.acknowledged = world.acknowledged;
     summary.troubles = world.plan.troubles.len() as u64;
     summary.counters = world.pool.keys.len() as u64;
+    summary.edges = world.fleet.edges;
+    summary.handed_over = world.fleet.counted;
+    summary.exchanges = world.fleet.messages();
     Ok(())
 }
 
@@ -165,6 +178,36 @@ fn close(world: &mut World) -> Result<(), String> {
     world.run_until(world.now() + late_ms)
 }
 
+/// Edges and relays hand over what they have, and leave.
+fn disperse(world: &mut World) -> Result<(), String> {
+    if world.plan.fleet.is_empty() {
+        return Ok(());
+    }
+    world.disperse();
+    let since = world.now();
+    while let Some(what) = world.not_handed_over() {
+        let took = world.now() - since;
+        if took > DISPERSE_MS_MAX {
+            return Err(format!("{took} ms after everything has healed {what}"));
+        }
+        world.run_until(world.now() + SETTLE_STEP_MS)?;
+    }
+    // Letters that nobody waits for any more still arrive, and after that old slots are folded.
+    let late_ms = world.plan.fleet.faults.reordering_ms_max + 1_000;
+    let fold_ms =
+        if world.folds_soon() { world.plan.fleet.ttl_s * 1_000 + clocks_go_back_ms(world) } else { 0 };
+    world.run_until(world.now() + late_ms + fold_ms)
+}
+
+/// By how much wall clocks were set back, at most.
+fn clocks_go_back_ms(world: &World) -> Millis {
+    let jump = |planned: &Planned| match planned.trouble {
+        Trouble::Clock { by_ms, .. } => by_ms.unsigned_abs(),
+        _ => 0,
+    };
+    world.plan.troubles.iter().map(jump).sum()
+}
+
 /// Sites come to agree. Returns how long that took.
 fn settle(world: &mut World) -> Result<Millis, String> {
     let since = world.now();
@@ -178,12 +221,13 @@ fn settle(world: &mut World) -> Result<Millis, String> {
             continue;
         }
         let values = values(world)?;
-        match differing(world, &values).or_else(|| books::unsettled(world)) {
+        let unsettled = differing(world, &values).or_else(|| books::unsettled(world));
+        let Bounded { bounded, parked, waits } = bounded(world, &values)?;
+        match unsettled.or(waits).or_else(|| world.kept_too_long()) {
             None => {
                 books::balance(world)?;
                 world.count_losses();
-                let bounded = bounded(world)?;
-                world.finish(&values, &bounded)?;
+                world.finish(&values, &bounded, &parked)?;
                 return Ok(took);
             }
             Some(what) if took >= SETTLE_MS_MAX => {
@@ -208,19 +252,38 @@ fn values(world: &mut World) -> Result<Vec<Vec<Option<i64>>>, String> {
     Ok(answers.chunks(sites.len()).map(|answers| answers.iter().map(value).collect()).collect())
 }
 
-/// Which counters have bounds.
-fn bounded(world: &mut World) -> Result<Vec<bool>, String> {
+/// The counters with bounds, in the end.
+struct Bounded {
+    /// Which counters have some.
+    bounded: Vec<bool>,
+    /// By counter, what waits for rights.
+    parked: Vec<i128>,
+    /// What waits although there are rights for it.
+    waits: Option<String>,
+}
+
+fn bounded(world: &mut World, values: &[Vec<Option<i64>>]) -> Result<Bounded, String> {
     let keys = of_kind(world, Kind::Bounded);
     let first = world.members()[0];
     let questions: Vec<_> = keys.iter().map(|&key| (first, key, Act::Inspect)).collect();
     let answers = world.ask(&questions)?;
-    let mut bounded = vec![false; world.pool.keys.len()];
+    let all = world.pool.keys.len();
+    let mut found = Bounded { bounded: vec![false; all], parked: vec![0; all], waits: None };
     for (key, answer) in keys.into_iter().zip(answers) {
-        if let Some(Reply::Inspected(Some(found))) = answer {
-            bounded[key] = found.bounded.is_some();
+        let Some(Reply::Inspected(Some(inspection))) = answer else { continue };
+        let Some(BoundedView { minimum, maximum, parked, .. }) = inspection.bounded else { continue };
+        found.bounded[key] = true;
+        found.parked[key] = parked.value();
+        let value = values[key][0];
+        let adds = parked.added > 0 && maximum.is_none_or(|maximum| value < Some(maximum));
+        let subtracts = parked.subtracted > 0 && minimum.is_none_or(|minimum| value > Some(minimum));
+        // Sites ask only those for rights that they are linked to.
+        if (adds || subtracts) && world.plan.topology == Topology::Full {
+            let name = String::from_utf8_lossy(&world.pool.keys[key].name);
+            found.waits = Some(format!("{parked:?} waits under {name} for rights that there are: {value:?}"));
         }
     }
-    Ok(bounded)
+    Ok(found)
 }
 
 fn differing(world: &World, values: &[Vec<Option<i64>>]) -> Option<String> {

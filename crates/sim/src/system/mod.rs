@@ -12,6 +12,7 @@ mod check;
 mod claims;
 mod client;
 mod finale;
+mod fleet;
 mod floor;
 mod history;
 mod links;
@@ -24,6 +25,7 @@ mod wrong;
 
 pub use changes::{Changes, Feature};
 pub use finale::{Summary, Violation, run, run_aloud};
+pub use fleet::{EDGES_MAX, Fleet, Mishap, RELAYS_MAX, Who};
 pub use plan::{ACTIVE_MS_MAX, CLIENTS_MAX, KEYS_MAX, Mix, Plan, SITES_MAX, Topology, Work};
 pub use shrink::shrink;
 pub use trouble::{Planned, Trouble};

@@ -4,6 +4,7 @@
 //! together hide those that need to come alone.
 
 use super::changes::Changes;
+use super::fleet::{EDGES_MAX, Fleet, RELAYS_MAX};
 use super::trouble::{Planned, Trouble};
 use crate::core::{Faults, Millis};
 use crate::run::within;
@@ -125,7 +126,9 @@ pub struct Plan {
     pub intervals_ms: Vec<Millis>,
     /// What clients do.
     pub work: Work,
-    /// What goes wrong, by the time at which it begins.
+    /// Edges and relays.
+    pub fleet: Fleet,
+    /// What goes wrong, by the time at which it begins: for sites, then for edges and relays.
     pub troubles: Vec<Planned>,
     /// The rule that is left out, to see it caught.
     pub wrong: Wrong,
@@ -185,6 +188,7 @@ impl Plan {
             skews_ms: Vec::new(),
             intervals_ms: Vec::new(),
             work: work(random),
+            fleet: Fleet::NONE,
             troubles: Vec::new(),
             wrong: Wrong::default(),
             changes: Changes { sites: given, ..Changes::default() },
@@ -201,6 +205,9 @@ impl Plan {
         plan.skews_ms = (0..plan.slots()).map(|_| choose(random, skews)).collect();
         plan.intervals_ms = (0..plan.slots()).map(|_| choose(random, intervals)).collect();
         plan.set_clocks_for_newcomers();
+        let (fleet, troubles) = Fleet::draw(&plan);
+        plan.fleet = fleet;
+        plan.troubles.extend(troubles);
         plan
     }
 
@@ -245,6 +252,7 @@ impl Plan {
             unsettled_max: 32 << 10,
             skews_ms: vec![0; 3],
             intervals_ms: vec![0; 3],
+            fleet: Fleet::NONE,
             work: Work { mix, keys: 100, think_ms: 75, loss: 0.0, late: 0.0, stale: 0.0, ..calm.work },
             troubles: Vec::new(),
             ..calm
@@ -257,6 +265,8 @@ impl Plan {
         within("--clients", &self.clients, &(1..=CLIENTS_MAX))?;
         within("--active-ms", &self.active_ms, &(1..=ACTIVE_MS_MAX))?;
         within("--keys", &self.work.keys, &(1..=KEYS_MAX))?;
+        within("--edges", &self.fleet.edges, &(0..=EDGES_MAX))?;
+        within("--relays", &self.fleet.relays, &(0..=RELAYS_MAX))?;
         let Mix { plain, ids, bounded, resets } = self.work.mix;
         if plain + ids + bounded + resets == 0 {
             let problem = format!("clients of seed {} would have nothing left to do", self.seed);
@@ -333,6 +343,9 @@ impl std::fmt::Display for Plan {
             self.intervals_ms
         )?;
         writeln!(f, "clients: {:?}", self.work)?;
+        if !self.fleet.is_empty() {
+            writeln!(f, "edges and relays: {:?}", self.fleet)?;
+        }
         for (number, Planned { at_ms, trouble }) in self.troubles.iter().enumerate() {
             writeln!(f, "trouble {number} at {at_ms} ms: {trouble:?}")?;
         }

@@ -82,6 +82,11 @@ fn candidates(plan: &Plan) -> Vec<Changes> {
             changes.troubles = Some(kept);
         });
     }
+    for edges in [1, 2, plan.fleet.edges / 2] {
+        if (1..plan.fleet.edges).contains(&edges) {
+            with(&|changes| changes.edges = Some(edges));
+        }
+    }
     if plan.work.keys > 1 {
         with(&|changes| changes.keys = Some(1));
     }

@@ -4,6 +4,7 @@ use super::calls::{Act, Call, Key};
 use super::plan::Plan;
 use super::wrong::Wrong;
 use crate::core::Millis;
+use quipu_engine::handoff::{HandoffStats, Name, Server};
 use quipu_engine::{
     Action, Add, BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released,
     Reply, Rule, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
@@ -95,6 +96,7 @@ impl Site {
             seed: plan.seed ^ u64::from(id.number),
             unsettled_max: plan.unsettled_max,
             rules: plan.wrong.rules,
+            edge_ttl_s: plan.fleet.ttl_s,
             ..Settings::default()
         };
         Self {
@@ -155,7 +157,7 @@ impl Site {
     }
 
     /// The time as a process at this site reads it.
-    fn moment(&self, now: Millis) -> Moment {
+    pub(super) fn moment(&self, now: Millis) -> Moment {
         let unix_ms = UNIX_MS.saturating_add(now).saturating_add_signed(self.skew_ms);
         Moment { elapsed_ms: now - self.started_ms, unix_ms }
     }
@@ -369,6 +371,20 @@ impl Site {
                 self.told.entry(shard).or_default().insert(of, known);
             }
         }
+    }
+
+    /// What it is to those who hand over to it.
+    pub(super) fn server(&self) -> Server {
+        Server { name: Name::of_site(self.id), tier: 0, shards: self.shards.count() }
+    }
+
+    pub(super) fn host_mut(&mut self) -> Option<&mut Host<MemoryLog, MemoryTable>> {
+        self.host.as_deref_mut()
+    }
+
+    /// Numbers about handoffs.
+    pub(super) fn handoff_stats(&self) -> HandoffStats {
+        self.host.as_ref().map(|host| host.handoff_stats()).unwrap_or_default()
     }
 
     /// When it wants to work again by itself.

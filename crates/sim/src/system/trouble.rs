@@ -1,5 +1,6 @@
 //! What goes wrong in a run, and when.
 
+use super::fleet::{Mishap, Who};
 use super::plan::{Plan, Topology};
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
@@ -101,6 +102,13 @@ pub enum Trouble {
         /// By so much.
         by_ms: i64,
     },
+    /// Something befalls an edge or a relay.
+    Befalls {
+        /// Whom.
+        who: Who,
+        /// What.
+        mishap: Mishap,
+    },
 }
 
 /// A trouble and when it begins.
@@ -161,7 +169,7 @@ impl Trouble {
             | Self::Restore { site, .. }
             | Self::Clock { site, .. } => Some(site),
             Self::Cut { from, to, .. } => Some(from.max(to)),
-            Self::Split { .. } => None,
+            Self::Split { .. } | Self::Befalls { .. } => None,
         }
     }
 

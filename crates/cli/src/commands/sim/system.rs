@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 /// Each seed is a plan of its own: how many sites and clients, what they count, how messages are delayed, lost, repeated
 /// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump; which sites join while the
 /// others run, leave, are lost with their disks, are put back from an older copy, and which acknowledge before they flush.
+/// In most seeds there are edges and relays, too, which count, hand over, go to other servers in between, crash, lose their
+/// disks, vanish and retire.
 /// Checked at every answer: bounds, reads that go backwards, answers that contradict each other. In the end everything
-/// heals, and all sites must say exactly what was acknowledged, less what only a disk knew that is lost.
+/// heals, edges retire, and all sites must say exactly what was acknowledged, less what only a disk knew that is lost; and
+/// they keep nothing of edges that have retired.
 ///
 /// A violation prints the seed, its plan, the last happenings and the command that replays it, and exits with 1.
 #[derive(clap::Args)]
@@ -53,11 +56,14 @@ pub(crate) struct Args {
     /// Counters of each kind, instead of as many as the seed says
     #[arg(long, value_name = "N")]
     keys: Option<usize>,
+    /// Edges at a time, instead of as many as the seed says
+    #[arg(long, value_name = "N")]
+    edges: Option<usize>,
     /// Only these of the seed's troubles, by number; "none" for none
     #[arg(long, value_name = "LIST", value_parser = troubles)]
     troubles: Option<Numbers>,
     /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, bytes,
-    /// eviction, skews, shards, interval
+    /// eviction, skews, shards, interval, edges (and relays), relays, edge-faults, folding
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     without: Vec<Feature>,
     /// When a seed fails, look for a smaller plan that fails too
@@ -102,6 +108,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         clients: args.clients,
         active_ms: args.active_ms,
         keys: args.keys,
+        edges: args.edges,
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         without: args.without.clone(),
     };
@@ -188,17 +195,22 @@ impl Totals {
         self.sum.messages += summary.messages;
         self.sum.troubles += summary.troubles;
         self.sum.counters += summary.counters;
+        self.sum.edges += summary.edges;
+        self.sum.handed_over += summary.handed_over;
+        self.sum.exchanges += summary.exchanges;
         self.settled_ms_max = self.settled_ms_max.max(summary.settled_after_ms);
     }
 
     fn show(&self, args: &Args, elapsed: Duration) -> String {
         let Self { seeds, sum, settled_ms_max } = self;
         let Summary { virtual_ms, calls, attempts, acknowledged, messages, troubles, counters, .. } = sum;
+        let Summary { edges, handed_over, exchanges, .. } = sum;
         let seconds = elapsed.as_secs_f64();
         if args.json {
             let value = json!({
                 "seeds": seeds, "violations": 0, "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
                 "acknowledged": acknowledged, "messages": messages, "troubles": troubles, "counters": counters,
+                "edges": edges, "handed_over": handed_over, "exchanges": exchanges,
                 "settled_after_ms_max": settled_ms_max, "seconds": seconds,
             });
             return format!("{value}\n");
@@ -209,6 +221,8 @@ impl Totals {
              \x20 calls      {calls:>12}   of clients, in {attempts} attempts\n\
              \x20 adds       {acknowledged:>12}   acknowledged, all counted once on {counters} counters\n\
              \x20 messages   {messages:>12}   between sites\n\
+             \x20 edges      {edges:>12}   came and went\n\
+             \x20 handed     {handed_over:>12}   adds of edges and relays over to sites, in {exchanges} messages\n\
              \x20 troubles   {troubles:>12}   after which sites agreed within {settled_ms_max} ms\n\
              \x20 {seconds:.1} s\n",
             virtual_ms / 1_000

@@ -1,7 +1,7 @@
 //! No bound is crossed: not in what any site shows, and not in the sum of all that was acknowledged anywhere.
 
 use super::{Acked, Check, Fate, Final, Seen, at};
-use crate::system::calls::{Act, Kind};
+use crate::system::calls::{Act, Key, Kind};
 use quipu_engine::{Limits, Refusal, Reply};
 use std::collections::BTreeSet;
 
@@ -100,6 +100,15 @@ impl Check for Bounds {
             ));
         }
         Ok(())
+    }
+
+    /// What comes by handoff counts when there are rights for it.
+    fn issued(&mut self, number: usize, key: &Key, amount: i64) {
+        if key.kind == Kind::Bounded {
+            let account = at(&mut self.accounts, number);
+            account.doubt_up += i128::from(amount.max(0));
+            account.doubt_down += i128::from(amount.min(0));
+        }
     }
 
     fn lost(&mut self, seen: Seen<'_>, doubt: bool) {

@@ -120,9 +120,14 @@ impl Check for Counting {
         }
         for (number, key) in last.keys.iter().enumerate().filter(|(_, key)| key.kind != Kind::Resets) {
             let account = at(&mut self.accounts, number);
+            if let Some(brought) = last.brought.get(&number) {
+                account.certain += brought.certain;
+                account.doubts.extend(&brought.doubts);
+            }
             let initial = if last.bounded[number] { i128::from(key.limits.initial) } else { 0 };
             for (site, value) in last.sites.iter().zip(&last.values[number]) {
-                let value = value.map_or(0, i128::from);
+                // What waits for rights is not lost.
+                let value = value.map_or(0, i128::from) + last.parked[number];
                 if !account.allows(value - initial) {
                     return Err(format!(
                         "site {} ends with {value} for {}, but {} was acknowledged{}",

@@ -15,9 +15,11 @@ pub(super) mod resets;
 
 use super::calls::{Call, Key};
 use super::claims::{Acked, Fate};
+use super::fleet::{Balance, Who};
 use super::plan::Plan;
 use crate::core::Millis;
 use quipu_engine::{Reply, SiteId};
+use std::collections::BTreeMap;
 
 /// A call at a site.
 #[derive(Clone, Copy)]
@@ -49,6 +51,10 @@ pub(super) struct Final<'a> {
     pub(super) values: &'a [Vec<Option<i64>>],
     /// Was the counter created with bounds?
     pub(super) bounded: &'a [bool],
+    /// By counter, what waits for rights.
+    pub(super) parked: &'a [i128],
+    /// By counter, what edges and relays have brought.
+    pub(in crate::system) brought: &'a BTreeMap<usize, Balance>,
 }
 
 /// One check. An error says what does not hold.
@@ -67,6 +73,12 @@ pub(super) trait Check {
     fn forgotten(&mut self, _: Seen<'_>, _: Acked, _: Fate) {}
     /// A site comes back with an earlier state; renamed, as another one.
     fn set_back(&mut self, _site: usize, _renamed: bool) {}
+    /// An edge or a relay is asked to count.
+    fn issued(&mut self, _key: usize, _: &Key, _amount: i64) {}
+    /// An edge or a relay shows a value.
+    fn shown_elsewhere(&self, _: Who, _key: usize, _: &Key, _value: i64) -> Result<(), String> {
+        Ok(())
+    }
     /// The end.
     fn finished(&mut self, _: &Final<'_>) -> Result<(), String> {
         Ok(())

@@ -2,7 +2,8 @@
 //! there, across restarts too (unless it has come back with an earlier state), and never more than was asked for anywhere.
 
 use super::{Check, Seen, at};
-use crate::system::calls::{Act, Kind};
+use crate::system::calls::{Act, Key, Kind};
+use crate::system::fleet::Who;
 use crate::system::plan::Plan;
 use quipu_engine::Reply;
 
@@ -68,6 +69,21 @@ impl Check for Reads {
             return Ok(());
         };
         Err(format!("site {} shows {shown} for {}, {problem}", site + 1, seen.name()))
+    }
+
+    fn issued(&mut self, number: usize, key: &Key, amount: i64) {
+        if key.kind == Kind::Plain {
+            self.account(number).asked += amount;
+        }
+    }
+
+    fn shown_elsewhere(&self, who: Who, number: usize, key: &Key, value: i64) -> Result<(), String> {
+        let asked = self.accounts.get(number).map_or(0, |account| account.asked);
+        if value <= asked {
+            return Ok(());
+        }
+        let name = String::from_utf8_lossy(&key.name);
+        Err(format!("{who} shows {value} for {name}, and only {asked} was asked for"))
     }
 
     fn set_back(&mut self, site: usize, _: bool) {

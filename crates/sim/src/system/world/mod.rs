@@ -1,6 +1,7 @@
 //! The world of a run: sites, clients and the networks between them, in virtual time.
 
 mod clients;
+mod fleet;
 mod losses;
 mod members;
 mod messages;
@@ -8,7 +9,12 @@ mod probes;
 mod sites;
 mod troubles;
 
-use self::{members::UnderWay, messages::Parcel};
+pub(super) use self::fleet::Station;
+use self::{
+    fleet::{Band, Happening},
+    members::UnderWay,
+    messages::Parcel,
+};
 use super::calls::{Attempt, Call};
 use super::check::{self, Check};
 use super::claims::Claims;
@@ -55,6 +61,8 @@ pub(super) enum Event {
     Follow { site: usize, membership: Rc<Membership> },
     /// Two sites try to connect.
     Connect { a: usize, b: usize },
+    /// Something happens to edges and relays.
+    Fleet(Happening),
 }
 
 /// What an answer means to its client.
@@ -99,6 +107,8 @@ pub(super) struct World {
     claims: Claims,
     /// Sites that are lost, were put back from a copy, or have left.
     pub(super) dead: BTreeSet<SiteId>,
+    /// Edges and relays.
+    pub(super) fleet: Band,
     pub(super) acknowledged: u64,
     /// Calls that clients have made.
     pub(super) client_calls: u64,
@@ -155,6 +165,7 @@ impl World {
             probed: BTreeMap::new(),
             closing: false,
             healed: false,
+            fleet: Band::new(&plan),
             acknowledged: 0,
             client_calls: 0,
             plan,
@@ -194,7 +205,7 @@ impl World {
         for (trouble, planned) in self.plan.troubles.iter().enumerate() {
             self.queue.push(planned.at_ms, Event::Begin { trouble });
         }
-        Ok(())
+        self.start_fleet()
     }
 
     pub(super) fn run_until(&mut self, until: Millis) -> Result<(), String> {
@@ -242,6 +253,7 @@ impl World {
                 self.connect(a, b);
                 Ok(())
             }
+            Event::Fleet(happening) => self.happen_to_fleet(happening),
             Event::Restart { site } => {
                 if self.sites[site].is_up() || !self.sites[site].is_there() {
                     return Ok(());

@@ -52,10 +52,12 @@ impl World {
         &mut self,
         values: &[Vec<Option<i64>>],
         bounded: &[bool],
+        parked: &[i128],
     ) -> Result<(), String> {
         let keys: &[Key] = &self.pool.keys;
         let sites = &self.members();
-        let last = Final { keys, sites, values, bounded };
+        let brought = &self.brought();
+        let last = Final { keys, sites, values, bounded, parked, brought };
         self.checks.iter_mut().try_for_each(|check| check.finished(&last))
     }
 }

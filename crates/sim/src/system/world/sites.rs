@@ -1,6 +1,6 @@
 //! What sites do: take calls, commit, answer, die.
 
-use super::{Event, IDLE_TICK_MS, TICK_MS, Verdict, World};
+use super::{Band, Event, IDLE_TICK_MS, Station, TICK_MS, Verdict, World};
 use crate::core::Millis;
 use crate::system::calls::{Attempt, Stage};
 use crate::system::check::Seen;
@@ -98,6 +98,10 @@ impl World {
             return Ok(());
         }
         for (ticket, reply) in worked.replies {
+            if let Some((visit, shard)) = Band::visit_of(ticket) {
+                self.visited(visit, shard, reply);
+                continue;
+            }
             let attempt = usize::try_from(ticket.0).expect("tickets are indices");
             self.released(attempt, &reply)?;
             if self.attempts[attempt].client.is_none() {
@@ -163,6 +167,7 @@ impl World {
             self.checks.iter_mut().for_each(|check| check.lost(seen, doubt));
             self.tell(attempt, Verdict::Again);
         }
+        self.die_with_visits(Station::Site(site));
         self.look_at_links();
     }
 }

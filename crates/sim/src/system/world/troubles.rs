@@ -18,7 +18,7 @@ impl World {
             }
         }
         self.look_at_links();
-        Ok(())
+        self.heal_fleet()
     }
 
     pub(super) fn begin(&mut self, number: usize) -> Result<(), String> {
@@ -54,6 +54,7 @@ impl World {
                 self.begin_change(trouble)?;
             }
             Trouble::Clock { site, by_ms } => self.sites[site].skew_ms += by_ms,
+            Trouble::Befalls { who, mishap } => self.befall(who, mishap),
         }
         Ok(())
     }

@@ -1,0 +1,172 @@
+//! How edges and relays leave, and how it stands with all of them in the end.
+
+use super::{Happening, Station};
+use crate::core::Millis;
+use crate::system::fleet::{Balance, Ended, Replica, Stage, TargetStanding};
+use crate::system::world::{Event, World};
+use quipu_engine::handoff::{HandoffStats, Name, Retirement, Server};
+use quipu_storage::ShardId;
+use std::collections::BTreeMap;
+
+/// When an edge has retired, another one comes after this time.
+const NEXT_EDGE_MS: Millis = 50;
+
+impl World {
+    /// A relay that is to leave takes nothing any more, and leaves to a parent what it keeps for others.
+    pub(super) fn relay_may_leave(&mut self, at: usize, station: Station, server: Server) {
+        let replica = &mut self.fleet.replicas[at];
+        if !matches!(replica.stage, Stage::Leaving { .. }) || replica.stop_relay().is_err() {
+            return;
+        }
+        for (shard, Retirement { is_stopped, named, heir, .. }) in replica.retirement() {
+            if is_stopped && heir.is_none() && named.is_none_or(|named| named == server.name) {
+                replica.bequeath(station, server, shard);
+            }
+        }
+    }
+
+    /// Everything is elsewhere: it is gone.
+    pub(super) fn leaves_if_it_may(&mut self, at: usize) {
+        let replica = &mut self.fleet.replicas[at];
+        if !replica.is_up() || !matches!(replica.stage, Stage::Leaving { .. }) {
+            return;
+        }
+        if replica.is_edge() {
+            if replica.has_retired && replica.open().last_words == 0 {
+                self.end_replica(at, Ended::Retired);
+                self.queue.push(NEXT_EDGE_MS, Event::Fleet(Happening::Come { replica: at }));
+            }
+            return;
+        }
+        let retirement = replica.retirement();
+        if !retirement.is_empty() && retirement.iter().all(|(_, retirement)| retirement.may_leave) {
+            let heirs = retirement.into_iter().filter_map(|(shard, it)| Some((shard, it.heir?)));
+            let name = replica.name;
+            // Relays have no last words: a parent may keep a slot for it.
+            let servers = replica.open().servers;
+            servers.into_iter().for_each(|server| self.fleet.ledger.leaves_slots_at(server, name));
+            self.fleet.heirs.insert(name, heirs.collect());
+            self.end_replica(at, Ended::Retired);
+        }
+    }
+
+    /// All edges are to leave; relays when these have, if they do.
+    pub(in crate::system) fn disperse(&mut self) {
+        self.fleet.is_closing = true;
+        for at in 0..self.fleet.replicas.len() {
+            let replica = &mut self.fleet.replicas[at];
+            if replica.is_edge() && replica.stage == Stage::Active {
+                replica.stage = Stage::Leaving { early: false };
+            }
+        }
+    }
+
+    /// Is everything handed over? If not, what is not. Relays leave when all edges have.
+    pub(in crate::system) fn not_handed_over(&mut self) -> Option<String> {
+        for at in 0..self.fleet.replicas.len() {
+            let replica = &mut self.fleet.replicas[at];
+            if replica.is_edge() && replica.stage != Stage::Gone {
+                let open = replica.open();
+                return Some(format!("{} has not retired: {open:?}", replica.who));
+            }
+        }
+        for at in self.plan.fleet.edges..self.fleet.replicas.len() {
+            let replica = &mut self.fleet.replicas[at];
+            if replica.stage == Stage::Active && self.plan.fleet.relays_retire {
+                replica.stage = Stage::Leaving { early: false };
+            }
+            let is_leaving = matches!(replica.stage, Stage::Leaving { .. });
+            let (who, open, retirement) = (replica.who, replica.open(), replica.retirement());
+            let is_for_the_gone = |name: &Name| self.standing_of(*name, 0) != TargetStanding::There;
+            if open.pending > 0 || !open.tokens.keys().all(is_for_the_gone) {
+                return Some(format!("{who} has not handed over {open:?}"));
+            }
+            // Whose heir is gone before it has answered waits for ever; and so does who has a token for one that is gone.
+            let waits = |retirement: &Retirement| {
+                retirement.may_leave
+                    || retirement.named.as_ref().is_some_and(is_for_the_gone)
+                    || retirement.heir.is_some() && !open.tokens.is_empty()
+            };
+            if is_leaving && !retirement.iter().all(|(_, retirement)| waits(retirement)) {
+                return Some(format!("{who} has not left: {retirement:?}"));
+            }
+        }
+        None
+    }
+
+    /// How it stands with a target of tokens.
+    fn standing_of(&self, name: Name, shard: u16) -> TargetStanding {
+        if let Some(id) = name.site() {
+            if self.membership.members.contains(&id) && !self.dead.contains(&id) {
+                return TargetStanding::There;
+            }
+            let first = self.members().first().copied();
+            let known = first.map_or(0, |first| self.sites[first].got_to(ShardId(shard), id));
+            return TargetStanding::Gone { known };
+        }
+        let heir = match self.fleet.heirs.get(&name) {
+            Some(heirs) => heirs.get(&shard).copied(),
+            None => {
+                let relay = self.fleet.replicas.iter().find(|replica| replica.name == name);
+                let retirement = relay.into_iter().flat_map(Replica::retirement);
+                let of_shard = retirement.filter(|(of, _)| *of == shard).map(|(_, it)| it);
+                of_shard.filter_map(|it| it.heir.or(it.named)).next()
+            }
+        };
+        match heir.map(|heir| self.standing_of(heir, shard)) {
+            None | Some(TargetStanding::There) => TargetStanding::There,
+            Some(_) => TargetStanding::Orphaned,
+        }
+    }
+
+    /// What edges and relays have brought to each counter.
+    pub(in crate::system) fn brought(&self) -> BTreeMap<usize, Balance> {
+        self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard))
+    }
+
+    /// What is kept for those who hand over, and must not be any more.
+    pub(in crate::system) fn kept_too_long(&self) -> Option<String> {
+        let mut sum = HandoffStats::default();
+        let mut servers = 0;
+        let sites = self.members().into_iter().map(|site| self.sites[site].handoff_stats());
+        let there = self.fleet.replicas.iter().filter(|replica| replica.stage != Stage::Gone);
+        for stats in sites.chain(there.map(Replica::stats)) {
+            sum.add(&stats);
+            servers += 1;
+        }
+        let ledger = &self.fleet.ledger;
+        // What is for somebody who is gone cannot be taken, and is not thrown away.
+        let for_the_gone = ledger.for_the_gone(|name, shard| self.standing_of(name, shard));
+        let copies_max = for_the_gone * servers;
+        let has_orphans = self.has_orphans();
+        let slots_max = if has_orphans { u64::MAX } else { ledger.leftovers() };
+        // Slots that are folded while they are in use are not used any more.
+        let is_too_much = !self.folds_soon() && sum.slots + sum.folded > slots_max
+            || self.folds_soon() && sum.slots > 0 && !has_orphans
+            || sum.cached > copies_max
+            || sum.notices > 0 && for_the_gone == 0 && !has_orphans
+            || sum.tokens > for_the_gone;
+        is_too_much.then(|| {
+            format!("servers keep {sum:?}; {slots_max} slots may stay, and {for_the_gone} tokens were for the gone")
+        })
+    }
+
+    /// Of how many edges and relays something may be kept for ever.
+    pub(in crate::system) fn may_be_kept(&self) -> u64 {
+        let ledger = &self.fleet.ledger;
+        ledger.leftovers() + ledger.for_the_gone(|name, shard| self.standing_of(name, shard))
+    }
+
+    /// Does a relay wait for an heir that is gone?
+    fn has_orphans(&self) -> bool {
+        let relays = self.fleet.replicas.iter().filter(|replica| !replica.is_edge());
+        let shards = 0..self.plan.shards;
+        let orphaned = |name: Name, shard: u16| self.standing_of(name, shard) == TargetStanding::Orphaned;
+        relays.into_iter().any(|relay| shards.clone().any(|shard| orphaned(relay.name, shard)))
+    }
+
+    /// Are slots folded before long?
+    pub(in crate::system) fn folds_soon(&self) -> bool {
+        self.plan.fleet.ttl_s < 60
+    }
+}
