@@ -14,12 +14,12 @@ use uuid::Uuid;
 
 use crate::{
     body::{self, Body, INLINE_BYTES_MAX},
-    error::{unanswered, while_doing},
+    error::while_doing,
     fence::{Verdict, shard_number, stored},
     store::Link,
 };
 #[cfg(feature = "testing")]
-use crate::Fault;
+use crate::{Fault, error::unanswered};
 
 const POISONED: &str = "a thread that waited for a commit panicked";
 

@@ -36,14 +36,14 @@ mod faults;
 mod fence;
 mod floors;
 mod issue;
+#[cfg(feature = "local")]
+pub mod local;
 mod log;
 mod rows;
 mod schema;
 mod statements;
 mod store;
 mod table;
-#[cfg(feature = "testing")]
-pub mod testing;
 
 #[cfg(feature = "testing")]
 pub use faults::{Fault, Faults};
