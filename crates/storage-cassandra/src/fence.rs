@@ -73,8 +73,8 @@ pub(crate) async fn standing(link: &Link, shard: ShardId) -> Result<Option<Stand
     let doing = format!("asking who owns shard {}", shard.0);
     let asked = link.session.execute_unpaged(&link.statements.log.standing, (shard_number(shard),)).await;
     let rows = asked.map_err(while_doing(&doing))?.into_rows_result().map_err(while_doing(&doing))?;
-    let row = rows.maybe_first_row::<(Option<Uuid>, Option<i64>, Option<i64>)>().map_err(while_doing(&doing))?;
-    Ok(row.and_then(|(owner, next, checkpoint)| {
+    let row = rows.maybe_first_row::<(Option<&[u8]>, Option<Uuid>, Option<i64>, Option<i64>)>();
+    Ok(row.map_err(while_doing(&doing))?.and_then(|(_, owner, next, checkpoint)| {
         Some(Standing { owner: owner?, next: kept(next?), checkpoint: kept(checkpoint?) })
     }))
 }

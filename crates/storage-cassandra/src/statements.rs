@@ -119,7 +119,7 @@ impl Statements {
 
 impl LogStatements {
     async fn prepare(with: &Preparing<'_>) -> Result<Self, StorageError> {
-        let standing = "SELECT owner, next, checkpoint FROM $.log WHERE shard = ? AND position = 0";
+        let standing = "SELECT record, owner, next, checkpoint FROM $.log WHERE shard = ? AND position = 0";
         let take_first = "UPDATE $.log SET owner = ?, next = 1, checkpoint = 0, record = 0x \
                           WHERE shard = ? AND position = 0 IF owner = null AND next = null";
         let take = "UPDATE $.log SET owner = ? WHERE shard = ? IF owner = ? AND next = ?";
