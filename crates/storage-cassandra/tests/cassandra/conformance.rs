@@ -9,21 +9,22 @@ use quipu_storage::{
 use quipu_storage_cassandra::{Address, Cassandra, CassandraLog, CassandraTable, Fault};
 
 use crate::{
-    server::{Server, open, quick},
+    server::Server,
     shifted::Shifted,
 };
 
 /// More than the highest number of a shard in the suite.
 const SHARDS: u16 = 512;
 
-struct OnCassandra {
+struct OnCassandra<'a> {
+    server: &'a Server,
     address: Address,
     cassandra: Cassandra,
     fault: Fault,
     by: u16,
 }
 
-impl Backend for OnCassandra {
+impl Backend for OnCassandra<'_> {
     type Log = Shifted<CassandraLog>;
     type Table = Shifted<Arc<CassandraTable>>;
 
@@ -36,7 +37,7 @@ impl Backend for OnCassandra {
     }
 
     fn reopen(&mut self) {
-        self.cassandra = open(&self.address, quick());
+        self.cassandra = self.server.open(&self.address);
     }
 
     fn make_unknown(&mut self, shard: ShardId) -> bool {
@@ -55,6 +56,6 @@ pub(crate) fn run(server: &Server, fault: Fault) {
     conformance::run(|| {
         let by = next;
         next += SHARDS;
-        OnCassandra { address: address.clone(), cassandra: open(&address, quick()), fault, by }
+        OnCassandra { address: address.clone(), cassandra: server.open(&address), server, fault, by }
     });
 }

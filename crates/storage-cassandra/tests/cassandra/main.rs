@@ -1,7 +1,10 @@
 //! On a real Cassandra.
 
 mod conformance;
+mod outcomes;
+mod rows;
 mod server;
+mod setup;
 mod shifted;
 #[path = "../../../cli/tests/harness/suite.rs"]
 #[allow(dead_code, reason = "it has more than this target uses")]
@@ -28,5 +31,15 @@ fn main() -> ExitCode {
         .test_with("conformance_when_writes_land_late", server::shared, |server| {
             conformance::run(server, Fault::Late);
         })
+        .test_with("owners_that_race", server::shared, outcomes::owners_that_race)
+        .test_with("large_records", server::shared, outcomes::large_records)
+        .test_with("a_node_that_is_paused", server::own, outcomes::a_node_that_is_paused)
+        .test_with("a_node_that_is_killed", server::own, outcomes::a_node_that_is_killed)
+        .test_with("listing_as_in_memory", server::shared, rows::listing_as_in_memory)
+        .test_with("large_rows", server::shared, rows::large_rows)
+        .test_with("slices_of_an_earlier_owner", server::shared, rows::slices_of_an_earlier_owner)
+        .test_with("keyspaces_that_do_not_fit", server::shared, setup::keyspaces_that_do_not_fit)
+        .test_with("schemas_that_cannot_be", server::shared, setup::schemas_that_cannot_be)
+        .test_with("wrong_doors", server::own, setup::wrong_doors)
         .run()
 }
