@@ -193,8 +193,9 @@ async fn write(link: &Link, entry: &Entry, body: Option<Body>) -> Result<Verdict
             let values = (record, next, shard, position, owner, position);
             link.session.execute_unpaged(&log.commit, values).await
         }
-        Some(Body { name, parts }) => {
-            let values = (name, parts, next, shard, position, owner, position);
+        Some(Body { name, bytes }) => {
+            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
+            let values = (name, bytes, next, shard, position, owner, position);
             link.session.execute_unpaged(&log.commit_body, values).await
         }
     };

@@ -20,9 +20,8 @@ use crate::{
     store::{Inner, Link},
 };
 
-/// How many records are asked for at once, and how many such requests are under way: at the largest that records can
-/// be, an answer is 16 MiB.
-const RECORDS_PER_READ: u64 = 64;
+/// How many records are asked for at once, and how many such requests are under way.
+const RECORDS_PER_READ: u64 = 256;
 const READS_AT_ONCE: usize = 4;
 
 /// The logs of the shards that one worker owns.
@@ -42,7 +41,7 @@ struct Fence {
     last: Position,
     /// Somebody else has it now.
     is_lost: bool,
-    /// Up to here there may be parts of large records; 0 if there are none.
+    /// Up to here there may be bytes of records beside the log; 0 if there are none.
     parts_to: Position,
 }
 
@@ -150,7 +149,7 @@ impl Log for CassandraLog {
         if let Some(pending) = self.unsettled.remove(&shard) {
             pending.abandon();
         }
-        // What others stored in parts is deleted with the first checkpoint.
+        // What others stored beside the log is deleted with the first checkpoint.
         let fence = Fence { owner, last: taken.last, is_lost: false, parts_to: taken.last.next() };
         self.fences.insert(shard, fence);
         Ok(taken)
@@ -266,7 +265,7 @@ impl Drop for CassandraLog {
 }
 
 /// Deletes records up to a checkpoint. What is left behind by an error, or by a clock that is late, goes with the next.
-/// Returns whether all parts of large records are gone.
+/// Returns whether all that lay beside the log is gone.
 async fn forget(link: &Link, mark: Mark, has_parts: bool) -> bool {
     let values = (shard_number(mark.shard), stored(mark.position.0));
     let log = &link.statements.log;
@@ -294,15 +293,20 @@ async fn read_some(link: &Link, shard: ShardId, after: u64, last: u64) -> Result
     let answer = link.session.execute_unpaged(&link.statements.log.records, values).await;
     let rows = answer.map_err(while_doing(doing()))?.into_rows_result().map_err(while_doing(doing()))?;
     let mut records = Vec::with_capacity(rows.rows_num());
+    let mut elsewhere = Vec::new();
     for row in rows.rows::<Stored>().map_err(while_doing(doing()))? {
-        let (position, record, name, parts) = row.map_err(while_doing(doing()))?;
+        let (position, record, name, bytes) = row.map_err(while_doing(doing()))?;
         let position = Position(u64::try_from(position).unwrap_or(0));
-        let bytes = match (record, name, parts) {
-            (Some(record), _, _) => record,
-            (None, Some(name), Some(parts)) => body::load(link, shard, position, Body { name, parts }).await?,
-            _ => return Err(body::missing(doing(), 0)),
-        };
-        records.push(Record { position, bytes });
+        if let (None, Some(name), Some(bytes)) = (&record, name, bytes) {
+            elsewhere.push((position, Body { name, bytes: usize::try_from(bytes).unwrap_or(0) }));
+        }
+        records.push(Record { position, bytes: record.unwrap_or_default() });
+    }
+    let mut loaded = body::load(link, shard, &elsewhere).await?;
+    for record in &mut records {
+        if let Some(bytes) = loaded.remove(&record.position) {
+            record.bytes = bytes;
+        }
     }
     Ok(records)
 }

@@ -5,11 +5,14 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use quipu_storage::{Row, StorageError, Write};
 
 use crate::{
-    body::{INLINE_BYTES_MAX, PARTS_AT_ONCE, missing, parts},
+    body::{PARTS_AT_ONCE, missing, parts},
     error::while_doing,
     store::Link,
     table::Place,
 };
+
+/// Up to here a row stands in the table itself.
+const INLINE_BYTES_MAX: usize = 256 * 1024;
 
 /// The row follows; nothing follows a deleted one.
 const INLINE: u8 = 0;

@@ -1,10 +1,10 @@
 //! The tables, as pictures, and how they are made.
 //!
 //! ```text
-//! log        shard | position | record | body, parts      owner, next, checkpoint (static)
+//! log        shard | position | record | body, body_bytes owner, next, checkpoint (static)
 //!            one partition per shard. Position 0 is no record: it stands first and is never deleted, so that
 //!            looking at the static columns does not mean looking past deleted records
-//! log_parts  shard | position, body, part | bytes          records too large for one write
+//! log_parts  shard | position, body, part | bytes          bytes of records that are not short
 //! rows       shard, slice, bucket | key | row              rows that are kept; the version is the write timestamp
 //! slices     shard, slice, bucket | key | row              rows that are dropped by the partition
 //! row_parts  shard, slice, bucket | key, version, part | bytes
@@ -60,7 +60,7 @@ pub(crate) struct Meta {
 
 fn tables(keyspace: &str) -> Vec<String> {
     let log = format!(
-        "CREATE TABLE IF NOT EXISTS {keyspace}.log (shard int, position bigint, record blob, body uuid, parts int, \
+        "CREATE TABLE IF NOT EXISTS {keyspace}.log (shard int, position bigint, record blob, body uuid, body_bytes int, \
          owner uuid STATIC, next bigint STATIC, checkpoint bigint STATIC, PRIMARY KEY (shard, position)) \
          WITH gc_grace_seconds = {GRACE_SECONDS} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}}"
     );

@@ -28,7 +28,7 @@ pub(crate) struct LogStatements {
     pub(crate) take: PreparedStatement,
     /// record, next position, shard, position, owner, position
     pub(crate) commit: PreparedStatement,
-    /// body, parts, next position, shard, position, owner, position
+    /// body, its bytes, next position, shard, position, owner, position
     pub(crate) commit_body: PreparedStatement,
     /// checkpoint, shard, owner, checkpoint
     pub(crate) checkpoint: PreparedStatement,
@@ -42,6 +42,8 @@ pub(crate) struct LogStatements {
     pub(crate) put_part: PreparedStatement,
     /// shard, position, body, part
     pub(crate) get_part: PreparedStatement,
+    /// shard, from, up to
+    pub(crate) get_parts: PreparedStatement,
 }
 
 /// About the table.
@@ -125,10 +127,10 @@ impl LogStatements {
         let take = "UPDATE $.log SET owner = ? WHERE shard = ? IF owner = ? AND next = ?";
         let commit = "UPDATE $.log SET record = ?, next = ? WHERE shard = ? AND position = ? \
                       IF owner = ? AND next = ?";
-        let commit_body = "UPDATE $.log SET body = ?, parts = ?, next = ? WHERE shard = ? AND position = ? \
+        let commit_body = "UPDATE $.log SET body = ?, body_bytes = ?, next = ? WHERE shard = ? AND position = ? \
                            IF owner = ? AND next = ?";
         let checkpoint = "UPDATE $.log SET checkpoint = ? WHERE shard = ? IF owner = ? AND checkpoint < ?";
-        let records = "SELECT position, record, body, parts FROM $.log \
+        let records = "SELECT position, record, body, body_bytes FROM $.log \
                        WHERE shard = ? AND position > ? AND position <= ?";
         let forget = "DELETE FROM $.log WHERE shard = ? AND position > 0 AND position <= ?";
         let forget_parts = "DELETE FROM $.log_parts WHERE shard = ? AND position <= ?";
@@ -136,6 +138,8 @@ impl LogStatements {
             "INSERT INTO $.log_parts (shard, position, body, part, bytes) VALUES (?, ?, ?, ?, ?)";
         let get_part =
             "SELECT bytes FROM $.log_parts WHERE shard = ? AND position = ? AND body = ? AND part = ?";
+        let get_parts = "SELECT position, body, bytes FROM $.log_parts \
+                         WHERE shard = ? AND position >= ? AND position <= ?";
         Ok(Self {
             standing: with.serial(standing).await?,
             take_first: with.conditional(take_first).await?,
@@ -148,6 +152,7 @@ impl LogStatements {
             forget_parts: with.plain(forget_parts).await?,
             put_part: with.plain(put_part).await?,
             get_part: with.plain(get_part).await?,
+            get_parts: with.plain(get_parts).await?,
         })
     }
 }

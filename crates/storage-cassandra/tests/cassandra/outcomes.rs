@@ -104,7 +104,7 @@ pub(crate) fn large_records(server: &Server) {
     store.open(SHARD).expect("opens");
     let largest = quipu_storage::BATCH_BYTES_MAX;
     let record = |bytes: usize| -> Vec<u8> { (0..bytes).map(|at| (at * 7 % 253).to_le_bytes()[0]).collect() };
-    let sizes = [256 * 1024, 256 * 1024 + 1, 3 * 1024 * 1024, largest];
+    let sizes = [8 * 1024, 8 * 1024 + 1, 3 * 1024 * 1024, largest];
     for (position, bytes) in (1..).zip(sizes) {
         let batch = Batch { shard: SHARD, record: record(bytes) };
         let mut outcome = store.commit(&[batch], Flush::Now).remove(0);
