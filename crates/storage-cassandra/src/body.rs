@@ -1,9 +1,9 @@
 //! Records too large for the log itself: their bytes are stored first, under a name that only the record will tell.
 //!
-//! A conditional write keeps all that it changes in the state of its ballots too, and reads it again with the next one:
-//! it gets slower with every kilobyte, where an ordinary write does not (`docs/cassandra.md` has figures). And Cassandra
-//! takes no more than half a segment of its commit log (16 MiB unless set otherwise) in one piece. So only what names
-//! the bytes is written on a condition.
+//! A conditional write keeps all that it changes in the state of its ballots too, and reads it again with the next one,
+//! so that it gets slower with every kilobyte: a record of 36 kB took 8.6 ms in the log itself and 3.9 ms beside it
+//! (`examples/commits.rs`). And Cassandra takes no more than half a segment of its commit log (16 MiB unless set
+//! otherwise) in one piece. So only what names the bytes is written on a condition.
 
 use std::collections::BTreeMap;
 
@@ -114,7 +114,12 @@ async fn load_group(
     group.iter().map(whole).collect()
 }
 
-async fn load_one(link: &Link, shard: ShardId, position: Position, body: Body) -> Result<Vec<u8>, StorageError> {
+async fn load_one(
+    link: &Link,
+    shard: ShardId,
+    position: Position,
+    body: Body,
+) -> Result<Vec<u8>, StorageError> {
     let doing = || format!("reading record {} of shard {}", position.0, shard.0);
     let count = i32::try_from(body.bytes.div_ceil(PART_BYTES)).unwrap_or(i32::MAX);
     let gets = (0..count).map(|part| async move {

@@ -18,8 +18,11 @@ pub(crate) struct Bridge {
 
 impl Bridge {
     pub(crate) fn new() -> std::io::Result<Self> {
-        let runtime =
-            Builder::new_multi_thread().worker_threads(THREADS).thread_name("cassandra").enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("cassandra")
+            .enable_all()
+            .build()?;
         Ok(Self { runtime: Some(runtime) })
     }
 

@@ -62,8 +62,7 @@ pub(crate) async fn connect(address: &Address, access: &Access) -> Result<Sessio
 
 fn tls(access: &Access) -> Result<ClientConfig, SetupError> {
     let file = access.tls_authorities.as_deref().unwrap_or_else(|| std::path::Path::new(""));
-    let unusable =
-        |why: String| SetupError::Certificates { file: file.display().to_string(), why };
+    let unusable = |why: String| SetupError::Certificates { file: file.display().to_string(), why };
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))? {
         let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
@@ -114,7 +113,10 @@ pub(crate) async fn commitlog_sync(session: &Session) -> Option<String> {
 }
 
 /// How many copies of the keyspace each datacenter holds; `None` if there is no such keyspace.
-pub(crate) async fn replication(session: &Session, keyspace: &str) -> Result<Option<Replication>, SetupError> {
+pub(crate) async fn replication(
+    session: &Session,
+    keyspace: &str,
+) -> Result<Option<Replication>, SetupError> {
     const DOING: &str = "asking how the keyspace is replicated";
     let question = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?";
     let answer = session.query_unpaged(question, (keyspace,)).await.map_err(while_doing(DOING))?;

@@ -4,7 +4,8 @@ use std::fmt::Display;
 
 use quipu_storage::StorageError;
 use scylla::errors::{
-    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError, NewSessionError,
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, MetadataError,
+    NewSessionError,
 };
 
 /// Why a store was not made or opened.
@@ -12,7 +13,9 @@ use scylla::errors::{
 #[non_exhaustive]
 pub enum SetupError {
     /// None of the hosts answers.
-    #[error("no node of {store} answers: {why}. Nothing was changed; check that it runs and that its hosts and ports are right")]
+    #[error(
+        "no node of {store} answers: {why}. Nothing was changed; check that it runs and that its hosts and ports are right"
+    )]
     Unreachable {
         /// The address.
         store: String,
@@ -20,7 +23,9 @@ pub enum SetupError {
         why: String,
     },
     /// The user or the password is wrong or missing.
-    #[error("{store} does not let us in: {why}. Nothing was changed; give the right --storage-user and password")]
+    #[error(
+        "{store} does not let us in: {why}. Nothing was changed; give the right --storage-user and password"
+    )]
     Denied {
         /// The address.
         store: String,
@@ -28,7 +33,9 @@ pub enum SetupError {
         why: String,
     },
     /// There is no such keyspace.
-    #[error("{store} has no keyspace {keyspace}. Nothing was changed; make it with `quipu storage init`, or correct its name")]
+    #[error(
+        "{store} has no keyspace {keyspace}. Nothing was changed; make it with `quipu storage init`, or correct its name"
+    )]
     NoKeyspace {
         /// The address.
         store: String,
@@ -36,7 +43,9 @@ pub enum SetupError {
         keyspace: String,
     },
     /// The keyspace has no tables of ours, or not all of them.
-    #[error("the keyspace {keyspace} is not (or not completely) set up: {why}. Nothing was changed; run `quipu storage init`")]
+    #[error(
+        "the keyspace {keyspace} is not (or not completely) set up: {why}. Nothing was changed; run `quipu storage init`"
+    )]
     NotInitialised {
         /// The keyspace.
         keyspace: String,
@@ -44,7 +53,9 @@ pub enum SetupError {
         why: String,
     },
     /// Tables of a version that this one does not know.
-    #[error("the keyspace {keyspace} has schema {found}, and this version knows schema {known}. Nothing was changed; use the version of Quipu that made it, or another keyspace")]
+    #[error(
+        "the keyspace {keyspace} has schema {found}, and this version knows schema {known}. Nothing was changed; use the version of Quipu that made it, or another keyspace"
+    )]
     UnknownSchema {
         /// The keyspace.
         keyspace: String,
@@ -54,7 +65,9 @@ pub enum SetupError {
         known: u32,
     },
     /// The keyspace of another cluster of sites.
-    #[error("the keyspace {keyspace} belongs to the cluster {found:?}, and this is {asked:?}. Nothing was changed; use another keyspace, or the cluster's own name")]
+    #[error(
+        "the keyspace {keyspace} belongs to the cluster {found:?}, and this is {asked:?}. Nothing was changed; use another keyspace, or the cluster's own name"
+    )]
     OtherCluster {
         /// The keyspace.
         keyspace: String,
@@ -64,7 +77,9 @@ pub enum SetupError {
         asked: String,
     },
     /// The keyspace exists and is not what was asked for.
-    #[error("the keyspace {keyspace} exists already with {what} {found}, and {asked} was asked for. Nothing was changed")]
+    #[error(
+        "the keyspace {keyspace} exists already with {what} {found}, and {asked} was asked for. Nothing was changed"
+    )]
     Differs {
         /// The keyspace.
         keyspace: String,
@@ -76,7 +91,9 @@ pub enum SetupError {
         asked: String,
     },
     /// Conditional writes are safe within one datacenter, and it is not clear which.
-    #[error("{store} has the datacenters {found}, and a site lives in one of them. Nothing was changed; {remedy}")]
+    #[error(
+        "{store} has the datacenters {found}, and a site lives in one of them. Nothing was changed; {remedy}"
+    )]
     Datacenter {
         /// The address.
         store: String,
@@ -125,7 +142,9 @@ pub enum Warning {
         copies: u32,
     },
     /// Writes are acknowledged before they are on a disk.
-    #[error("the store acknowledges writes before they are on a disk (commitlog_sync: {found}): when all copies lose power at once, acknowledged counts are lost. Set commitlog_sync to batch or group")]
+    #[error(
+        "the store acknowledges writes before they are on a disk (commitlog_sync: {found}): when all copies lose power at once, acknowledged counts are lost. Set commitlog_sync to batch or group"
+    )]
     LateSync {
         /// What it is set to.
         found: String,
@@ -155,9 +174,10 @@ fn denial(error: &NewSessionError) -> Option<String> {
     let ConnectionPoolError::Broken { last_connection_error } = pool else { return None };
     let ConnectionError::ConnectionSetupRequestError(refused) = last_connection_error else { return None };
     match refused.get_error() {
-        ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError | DbError::Unauthorized, said) => {
-            Some(said.clone())
-        }
+        ConnectionSetupRequestErrorKind::DbError(
+            DbError::AuthenticationError | DbError::Unauthorized,
+            said,
+        ) => Some(said.clone()),
         ConnectionSetupRequestErrorKind::MissingAuthentication => {
             Some("it wants a user and a password, and none were given".to_owned())
         }

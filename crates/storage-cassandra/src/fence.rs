@@ -91,7 +91,10 @@ pub(crate) async fn take(link: &Link, shard: ShardId) -> Result<(Uuid, Taken), S
             Err(error) if !matches!(error, StorageError::Unanswered { .. }) => return Err(error),
             Err(error) if tokio::time::Instant::now() >= until => return Err(error),
             Ok(None) if tokio::time::Instant::now() >= until => {
-                return Err(unanswered(format!("taking shard {}", shard.0), "others took it again and again"));
+                return Err(unanswered(
+                    format!("taking shard {}", shard.0),
+                    "others took it again and again",
+                ));
             }
             Ok(None) | Err(_) => backoff.wait().await,
         }
@@ -128,7 +131,9 @@ pub(crate) async fn move_checkpoint(link: &Link, mark: Mark, owner: Uuid) -> Res
     let values = (position, shard_number(mark.shard), owner, position);
     let answer = link.session.execute_unpaged(&link.statements.log.checkpoint, values).await;
     match Verdict::of(answer.map_err(while_doing(&doing))?, &doing)? {
-        Verdict::Refused { owner: found, .. } if found != Some(owner) => Err(StorageError::Fenced(mark.shard)),
+        Verdict::Refused { owner: found, .. } if found != Some(owner) => {
+            Err(StorageError::Fenced(mark.shard))
+        }
         Verdict::Applied | Verdict::Refused { .. } => Ok(()),
     }
 }

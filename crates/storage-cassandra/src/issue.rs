@@ -12,14 +12,14 @@ use std::{
 use quipu_storage::{Position, ShardId, StorageError};
 use uuid::Uuid;
 
+#[cfg(feature = "testing")]
+use crate::{Fault, error::unanswered};
 use crate::{
     body::{self, Body, INLINE_BYTES_MAX},
     error::while_doing,
     fence::{Verdict, shard_number, stored},
     store::Link,
 };
-#[cfg(feature = "testing")]
-use crate::{Fault, error::unanswered};
 
 const POISONED: &str = "a thread that waited for a commit panicked";
 
@@ -146,7 +146,9 @@ fn judge(entry: &Entry, verdict: Verdict) -> Option<Decision> {
         {
             Some(Decision::Committed)
         }
-        Verdict::Refused { owner: Some(owner), next: Some(next) } if owner == entry.owner && next == position => {
+        Verdict::Refused { owner: Some(owner), next: Some(next) }
+            if owner == entry.owner && next == position =>
+        {
             None
         }
         // The shard was taken before the position was: no attempt has stored it, and none can any more.

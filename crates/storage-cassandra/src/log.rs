@@ -8,7 +8,8 @@ use std::{
 
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
 use quipu_storage::{
-    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Taken,
+    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
+    Taken,
 };
 use uuid::Uuid;
 
@@ -95,10 +96,10 @@ impl CassandraLog {
 
     /// Begins a commit, which goes on by itself.
     fn begin(&mut self, entry: Entry) -> Pending {
-        if let Some(fence) = self.fences.get_mut(&entry.shard) {
-            if entry.record.len() > INLINE_BYTES_MAX {
-                fence.parts_to = entry.position;
-            }
+        if let Some(fence) = self.fences.get_mut(&entry.shard)
+            && entry.record.len() > INLINE_BYTES_MAX
+        {
+            fence.parts_to = entry.position;
         }
         let pending = Pending::new(entry.position);
         self.inner.bridge.start(issue(self.link(), entry, pending.clone()));

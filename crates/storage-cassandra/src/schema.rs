@@ -85,7 +85,8 @@ fn tables(keyspace: &str) -> Vec<String> {
          version bigint, part int, bytes blob, PRIMARY KEY ((shard, slice, bucket), key, version, part)) \
          WITH gc_grace_seconds = {GRACE_SECONDS} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}}"
     );
-    let floors = format!("CREATE TABLE IF NOT EXISTS {keyspace}.floors (shard int PRIMARY KEY, floor bigint)");
+    let floors =
+        format!("CREATE TABLE IF NOT EXISTS {keyspace}.floors (shard int PRIMARY KEY, floor bigint)");
     let meta = format!("CREATE TABLE IF NOT EXISTS {keyspace}.meta (name text PRIMARY KEY, value text)");
     vec![meta, log, log_parts, rows, slices, row_parts, floors]
 }
@@ -135,7 +136,8 @@ pub(crate) async fn make(session: &Session, address: &Address, schema: &Schema) 
 fn choose_datacenter(session: &Session, address: &Address, schema: &Schema) -> Result<String, SetupError> {
     let found = datacenters(session);
     let names = || found.keys().cloned().collect::<Vec<_>>().join(", ");
-    let wrong = |remedy: String| SetupError::Datacenter { store: address.to_string(), found: names(), remedy };
+    let wrong =
+        |remedy: String| SetupError::Datacenter { store: address.to_string(), found: names(), remedy };
     match (&schema.datacenter, found.keys().next()) {
         (Some(stated), _) if found.contains_key(stated) => Ok(stated.clone()),
         (Some(stated), _) => Err(wrong(format!("{stated} is none of them"))),
@@ -194,8 +196,10 @@ async fn stated(session: &Session, keyspace: &str, name: &str) -> Result<Option<
 /// Reads what the keyspace says of itself, and refuses what is not known.
 pub(crate) async fn read(session: &Session, address: &Address) -> Result<Meta, SetupError> {
     let keyspace = address.keyspace().to_owned();
-    let question = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'meta'";
-    let answer = session.query_unpaged(question, (&keyspace,)).await.map_err(while_doing("looking for tables"))?;
+    let question =
+        "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ? AND table_name = 'meta'";
+    let answer =
+        session.query_unpaged(question, (&keyspace,)).await.map_err(while_doing("looking for tables"))?;
     let rows = answer.into_rows_result().map_err(while_doing("looking for tables"))?;
     if rows.rows_num() == 0 {
         return Err(SetupError::NotInitialised { keyspace, why: "it has no table \"meta\"".to_owned() });
@@ -212,7 +216,8 @@ pub(crate) async fn read(session: &Session, address: &Address) -> Result<Meta, S
     let cluster = stated(session, &keyspace, "cluster").await?.ok_or_else(|| missing("cluster"))?;
     let datacenter = stated(session, &keyspace, "datacenter").await?.ok_or_else(|| missing("datacenter"))?;
     let buckets = stated(session, &keyspace, "buckets").await?;
-    let buckets = buckets.and_then(|buckets| buckets.parse().ok()).ok_or_else(|| missing("number of buckets"))?;
+    let buckets =
+        buckets.and_then(|buckets| buckets.parse().ok()).ok_or_else(|| missing("number of buckets"))?;
     if !(1..=BUCKETS_MAX).contains(&buckets) {
         return Err(missing("number of buckets"));
     }

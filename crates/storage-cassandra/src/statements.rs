@@ -134,8 +134,7 @@ impl LogStatements {
                        WHERE shard = ? AND position > ? AND position <= ?";
         let forget = "DELETE FROM $.log WHERE shard = ? AND position > 0 AND position <= ?";
         let forget_parts = "DELETE FROM $.log_parts WHERE shard = ? AND position <= ?";
-        let put_part =
-            "INSERT INTO $.log_parts (shard, position, body, part, bytes) VALUES (?, ?, ?, ?, ?)";
+        let put_part = "INSERT INTO $.log_parts (shard, position, body, part, bytes) VALUES (?, ?, ?, ?, ?)";
         let get_part =
             "SELECT bytes FROM $.log_parts WHERE shard = ? AND position = ? AND body = ? AND part = ?";
         let get_parts = "SELECT position, body, bytes FROM $.log_parts \
@@ -194,6 +193,10 @@ impl RowStatements {
             "SELECT key, row, writetime(row) FROM $.{table} WHERE shard = ? AND slice = ? AND bucket = ? \
              AND key >= ? AND key < ? LIMIT ?"
         );
-        Ok(Self { get: with.plain(&get).await?, put: with.plain(&put).await?, scan: with.plain(&scan).await? })
+        Ok(Self {
+            get: with.plain(&get).await?,
+            put: with.plain(&put).await?,
+            scan: with.plain(&scan).await?,
+        })
     }
 }

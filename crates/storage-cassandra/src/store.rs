@@ -5,6 +5,8 @@ use std::{sync::Arc, time::Duration};
 use quipu_storage::StorageError;
 use scylla::client::session::Session;
 
+#[cfg(feature = "testing")]
+use crate::Faults;
 use crate::{
     Access, Address, CassandraLog, CassandraTable, Schema, SetupError, Warning,
     bridge::Bridge,
@@ -14,8 +16,6 @@ use crate::{
     schema,
     statements::Statements,
 };
-#[cfg(feature = "testing")]
-use crate::Faults;
 
 /// Fewer copies than this are worth a warning.
 const COPIES_MIN: u32 = 3;

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
-use quipu_storage::{KEY_BYTES_MAX, Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, check_sizes};
+use quipu_storage::{
+    KEY_BYTES_MAX, Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, check_sizes,
+};
 use scylla::statement::batch::{Batch, BatchType};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -183,7 +183,10 @@ impl Nodes {
         }
         let said = self.processes[node].as_ref().map(Process::said).unwrap_or_default();
         let last: Vec<&str> = said.lines().rev().take(20).collect();
-        Err(format!("Cassandra is not ready: {why}. It said last:\n{}", last.into_iter().rev().collect::<String>()))
+        Err(format!(
+            "Cassandra is not ready: {why}. It said last:\n{}",
+            last.into_iter().rev().collect::<String>()
+        ))
     }
 
     async fn write_to_all(&self) -> Result<(), String> {

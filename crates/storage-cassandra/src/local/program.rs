@@ -69,9 +69,10 @@ impl Program {
             fetch(&jars)?;
         }
         let agent = fs::read_dir(&jars).map_err(|error| format!("{}: {error}", jars.display()))?;
-        let agent = agent.filter_map(Result::ok).map(|entry| entry.path()).find(|path| {
-            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(AGENT))
-        });
+        let agent = agent
+            .filter_map(Result::ok)
+            .map(|entry| entry.path())
+            .find(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(AGENT)));
         let agent = agent.ok_or_else(|| format!("{} has no {AGENT}*.jar; remove it", jars.display()))?;
         Ok(Self { java, jars, agent })
     }

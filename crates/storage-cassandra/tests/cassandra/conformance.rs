@@ -8,10 +8,7 @@ use quipu_storage::{
 };
 use quipu_storage_cassandra::{Address, Cassandra, CassandraLog, CassandraTable, Fault};
 
-use crate::{
-    server::Server,
-    shifted::Shifted,
-};
+use crate::{server::Server, shifted::Shifted};
 
 /// More than the highest number of a shard in the suite.
 const SHARDS: u16 = 512;

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         .test_with("a_node_that_is_paused", server::own, outcomes::a_node_that_is_paused)
         .test_with("a_node_that_is_killed", server::own, outcomes::a_node_that_is_killed)
         .test_with("listing_as_in_memory", server::shared, rows::listing_as_in_memory)
+        .test_with("ends_of_ranges", server::shared, rows::ends_of_ranges)
         .test_with("large_rows", server::shared, rows::large_rows)
         .test_with("slices_of_an_earlier_owner", server::shared, rows::slices_of_an_earlier_owner)
         .test_with("keyspaces_that_do_not_fit", server::shared, setup::keyspaces_that_do_not_fit)

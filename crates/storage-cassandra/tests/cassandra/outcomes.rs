@@ -8,7 +8,7 @@ use std::{
 };
 
 use quipu_storage::{
-    Batch, Flush, Log, Outcome, Position, Settled, ShardId, Store, StorageError, testing::Seeded,
+    Batch, Flush, Log, Outcome, Position, Settled, ShardId, StorageError, Store, testing::Seeded,
 };
 use quipu_storage_cassandra::{Cassandra, CassandraLog, Fault};
 
@@ -113,7 +113,10 @@ pub(crate) fn large_records(server: &Server) {
             assert!(settle(store.log(), SHARD));
             outcome = Outcome::Committed { position: Position(position) };
         }
-        assert!(matches!(outcome, Outcome::Committed { position: Position(at) } if at == position), "{outcome:?}");
+        assert!(
+            matches!(outcome, Outcome::Committed { position: Position(at) } if at == position),
+            "{outcome:?}"
+        );
     }
     let mut other = Store::new(cassandra.log(), cassandra.table());
     let found = other.open(SHARD).expect("opens").records;

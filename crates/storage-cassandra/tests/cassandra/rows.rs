@@ -1,6 +1,8 @@
 //! The table beyond what every backend must do: many partitions, large rows, floors that others moved.
 
-use quipu_storage::{Log, Row, Scan, ShardId, Slice, Table, Write, memory::Memory, testing::Seeded};
+use quipu_storage::{
+    Log, Row, Scan, ShardId, Slice, StorageError, Table, Write, memory::Memory, testing::Seeded,
+};
 
 use crate::server::Server;
 
@@ -33,7 +35,8 @@ pub(crate) fn listing_as_in_memory(server: &Server) {
         let mut writes = Vec::new();
         for _ in 0..150 {
             // Short keys of few bytes meet often, at both ends of the alphabet.
-            let key: Vec<u8> = (0..1 + random.below(4)).map(|_| [0, 1, b'a', 254, 255][random.below(5)]).collect();
+            let key: Vec<u8> =
+                (0..1 + random.below(4)).map(|_| [0, 1, b'a', 254, 255][random.below(5)]).collect();
             let bytes = if random.below(4) == 0 { Vec::new() } else { key.repeat(3) };
             writes.push(write(&key, round, bytes));
         }
@@ -50,18 +53,38 @@ pub(crate) fn listing_as_in_memory(server: &Server) {
     }
 }
 
+/// The least that keys and versions can be, and more than a timestamp can be.
+pub(crate) fn ends_of_ranges(server: &Server) {
+    let table = server.open(&server.keyspace()).table();
+    let get = |key: &[u8]| table.get(SHARD, Slice::KEPT, key).expect("reads");
+    table.put(SHARD, &[write(b"", 0, b"first".to_vec()), write(b"k", 0, Vec::new())]).expect("writes");
+    assert_eq!(get(b""), Some(Row { version: 0, bytes: b"first".to_vec() }));
+    assert_eq!(get(b"k"), Some(Row { version: 0, bytes: Vec::new() }));
+    let longest = vec![255; quipu_storage::KEY_BYTES_MAX];
+    table.put(SHARD, &[write(&longest, i64::MAX as u64, b"last".to_vec())]).expect("writes");
+    assert_eq!(get(&longest), Some(Row { version: i64::MAX as u64, bytes: b"last".to_vec() }));
+    assert_eq!(list(&table, b"", 10).len(), 2, "all but the deleted one");
+    let beyond = table.put(SHARD, &[write(b"k", i64::MAX as u64 + 1, b"beyond".to_vec())]);
+    assert!(matches!(beyond, Err(StorageError::Table { .. })), "{beyond:?}");
+}
+
 /// Rows of the largest size there is; earlier versions leave nothing behind.
 pub(crate) fn large_rows(server: &Server) {
     let address = server.keyspace();
     let table = server.open(&address).table();
     let large = |byte: u8, bytes: usize| vec![byte; bytes];
-    table.put(SHARD, &[write(b"k", 2, large(2, 3 << 20)), write(b"l", 1, b"small".to_vec())]).expect("writes");
+    table
+        .put(SHARD, &[write(b"k", 2, large(2, 3 << 20)), write(b"l", 1, b"small".to_vec())])
+        .expect("writes");
     table.put(SHARD, &[write(b"k", 1, large(1, 1 << 20))]).expect("too late");
     let row = table.get(SHARD, Slice::KEPT, b"k").expect("reads").expect("is there");
     assert_eq!((row.version, row.bytes), (2, large(2, 3 << 20)));
     table.put(SHARD, &[write(b"k", 3, large(3, quipu_storage::ROW_BYTES_MAX))]).expect("writes");
     let rows = list(&table, b"", 10);
-    assert_eq!(rows.iter().map(|(_, row)| row.bytes.len()).collect::<Vec<_>>(), [quipu_storage::ROW_BYTES_MAX, 5]);
+    assert_eq!(
+        rows.iter().map(|(_, row)| row.bytes.len()).collect::<Vec<_>>(),
+        [quipu_storage::ROW_BYTES_MAX, 5]
+    );
     let parts = format!("SELECT part FROM {}.row_parts", address.keyspace());
     assert_eq!(server.ask(&parts), 16, "of the newest version only");
     table.put(SHARD, &[write(b"k", 4, b"small again".to_vec())]).expect("writes");
@@ -83,7 +106,8 @@ pub(crate) fn slices_of_an_earlier_owner(server: &Server) {
     // The former owner does not know yet; what it writes now is late.
     first.table().put(SHARD, &[row(2, b"late")]).expect("does no harm");
     log.take(SHARD).expect("taken back");
-    let there = |slice: u32, key: &[u8]| first.table().get(SHARD, Slice(slice), key).expect("reads").is_some();
+    let there =
+        |slice: u32, key: &[u8]| first.table().get(SHARD, Slice(slice), key).expect("reads").is_some();
     assert!(!there(2, b"late"));
     assert!(!there(2, b"id"));
     assert!(there(3, b"id"));

@@ -1,8 +1,8 @@
 //! Shards under other numbers: a test that wants fresh data gets fresh shards, because making a keyspace takes seconds.
 
 use quipu_storage::{
-    Batch, Flush, Log, Mark, Outcome, Page, Position, Record, Row, Scan, Settled, ShardId, Slice, StorageError,
-    Table, Taken, Write,
+    Batch, Flush, Log, Mark, Outcome, Page, Position, Record, Row, Scan, Settled, ShardId, Slice,
+    StorageError, Table, Taken, Write,
 };
 
 /// A log or a table whose shard 0 is another one.
