@@ -10,9 +10,9 @@ use std::{
 use quipu_storage::{
     Batch, Flush, Log, Outcome, Position, Settled, ShardId, StorageError, Store, testing::Seeded,
 };
-use quipu_storage_cassandra::{Cassandra, CassandraLog, Fault};
+use quipu_storage_cassandra::{Address, Cassandra, CassandraLog, Fault, Timing};
 
-use crate::server::{Own, Server};
+use crate::server::{Own, Server, quick};
 
 const SHARD: ShardId = ShardId(7);
 const SHARDS: u16 = 3;
@@ -94,6 +94,39 @@ pub(crate) fn owners_that_race(server: &Server) {
         assert!(refused.is_disjoint(&distinct), "refused and stored: {:?}", refused.intersection(&distinct));
         assert!(!stored.is_empty());
     }
+}
+
+/// The shard is taken while a commit waits for its answer: whether the record is stored decides what is said of it.
+pub(crate) fn taken_meanwhile(server: &Server) {
+    let address = server.keyspace();
+    let patient = server.open_with(&address, Timing { commit: SETTLED_WITHIN, ..quick() });
+    let other = server.open(&address);
+    for (fault, is_stored) in [(Fault::AnswerLost, true), (Fault::NotSent, false)] {
+        let mut log = patient.log();
+        log.take(SHARD).expect("taken");
+        let before = records_so_far(server, &address);
+        patient.faults().inject(SHARD, fault);
+        let outcome = thread::scope(|scope| {
+            let committing = scope.spawn(|| log.commit(&[batch("in doubt")], Flush::Now).remove(0));
+            while is_stored && records_so_far(server, &address) == before {
+                thread::sleep(Duration::from_millis(10));
+            }
+            other.log().take(SHARD).expect("taken");
+            patient.faults().heal();
+            committing.join().expect("no panic")
+        });
+        if is_stored {
+            assert!(matches!(outcome, Outcome::Unknown(_)), "{outcome:?}");
+            assert!(!settle(&mut log, SHARD), "the other one has it");
+        } else {
+            assert!(matches!(outcome, Outcome::Fenced), "{outcome:?}");
+        }
+    }
+    assert_eq!(records(&other, SHARD), ["in doubt"]);
+}
+
+fn records_so_far(server: &Server, address: &Address) -> usize {
+    server.ask(&format!("SELECT position FROM {}.log", address.keyspace()))
 }
 
 /// A record of the largest size there is, which no database takes in one piece.

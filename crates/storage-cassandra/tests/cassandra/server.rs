@@ -44,7 +44,11 @@ impl Server {
 
     /// Opens a keyspace.
     pub(crate) fn open(&self, address: &Address) -> Cassandra {
-        let options = Options { timing: quick(), ..Options::default() };
+        self.open_with(address, quick())
+    }
+
+    pub(crate) fn open_with(&self, address: &Address, timing: Timing) -> Cassandra {
+        let options = Options { timing, ..Options::default() };
         let (cassandra, warnings) = Cassandra::open(address, &self.access, options).expect("it opens");
         assert!(matches!(warnings[..], [Warning::FewCopies { copies: 1, .. }]), "{warnings:?}");
         cassandra
@@ -71,7 +75,7 @@ pub(crate) fn one_copy() -> Schema {
 }
 
 /// Times that make a test short.
-fn quick() -> Timing {
+pub(crate) fn quick() -> Timing {
     Timing {
         commit: Duration::from_millis(500),
         settle: Duration::from_secs(5),
