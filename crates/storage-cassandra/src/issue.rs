@@ -15,6 +15,7 @@ use uuid::Uuid;
 #[cfg(feature = "testing")]
 use crate::{Fault, error::unanswered};
 use crate::{
+    bell::Bell,
     body::{self, Body, INLINE_BYTES_MAX},
     error::while_doing,
     fence::{Verdict, shard_number, stored},
@@ -60,11 +61,13 @@ pub(crate) struct Progress {
 pub(crate) struct Pending {
     pub(crate) position: Position,
     shared: Arc<(Mutex<Progress>, Condvar)>,
+    bell: Arc<Bell>,
 }
 
 impl Pending {
-    pub(crate) fn new(position: Position) -> Self {
-        Self { position, shared: Arc::default() }
+    /// The bell is rung when it is decided.
+    pub(crate) fn new(position: Position, bell: Arc<Bell>) -> Self {
+        Self { position, shared: Arc::default(), bell }
     }
 
     fn lock(&self) -> MutexGuard<'_, Progress> {
@@ -74,6 +77,16 @@ impl Pending {
     fn change(&self, change: impl FnOnce(&mut Progress)) {
         change(&mut self.lock());
         self.shared.1.notify_all();
+    }
+
+    fn decide(&self, decision: Decision) {
+        self.change(|progress| progress.decision = Some(decision));
+        self.bell.ring();
+    }
+
+    /// How it is going now.
+    pub(crate) fn progress(&self) -> Progress {
+        self.lock().clone()
     }
 
     /// Makes no further attempts.
@@ -112,7 +125,7 @@ pub(crate) async fn issue(link: Arc<Link>, entry: Entry, pending: Pending) {
     let mut body = None;
     while !pending.lock().abandoned {
         match attempt(&link, &entry, &mut body).await {
-            Ok(Some(decision)) => return pending.change(|progress| progress.decision = Some(decision)),
+            Ok(Some(decision)) => return pending.decide(decision),
             Ok(None) => {}
             Err(error) => pending.change(|progress| progress.trouble = Some(error)),
         }

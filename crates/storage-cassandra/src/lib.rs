@@ -27,6 +27,7 @@
 
 mod address;
 mod backoff;
+mod bell;
 mod body;
 mod bridge;
 mod connect;
@@ -39,6 +40,7 @@ mod issue;
 #[cfg(feature = "local")]
 pub mod local;
 mod log;
+mod records;
 mod rows;
 mod schema;
 mod statements;

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use futures_util::{StreamExt, TryStreamExt, future::try_join_all, stream};
+use futures_util::future::try_join_all;
 use quipu_storage::{
     BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
     Taken,
@@ -14,23 +14,24 @@ use quipu_storage::{
 use uuid::Uuid;
 
 use crate::{
-    body::{self, Body, INLINE_BYTES_MAX},
-    error::{unanswered, while_doing},
-    fence::{self, shard_number, stored},
+    bell::{Bell, Tell},
+    body::INLINE_BYTES_MAX,
+    error::unanswered,
+    fence,
     issue::{Decision, Entry, Pending, Progress, issue},
+    records,
     store::{Inner, Link},
 };
-
-/// How many records are asked for at once, and how many such requests are under way.
-const RECORDS_PER_READ: u64 = 256;
-const READS_AT_ONCE: usize = 4;
 
 /// The logs of the shards that one worker owns.
 #[derive(Debug)]
 pub struct CassandraLog {
     inner: Arc<Inner>,
     fences: BTreeMap<ShardId, Fence>,
+    /// Begun, and nobody has been told of their end; until when they may be.
+    under_way: BTreeMap<ShardId, (Pending, Instant)>,
     unsettled: BTreeMap<ShardId, Pending>,
+    bell: Arc<Bell>,
 }
 
 /// A shard that was taken.
@@ -47,8 +48,9 @@ struct Fence {
 }
 
 impl CassandraLog {
-    pub(crate) fn new(inner: Arc<Inner>) -> Self {
-        Self { inner, fences: BTreeMap::new(), unsettled: BTreeMap::new() }
+    pub(crate) fn new(inner: Arc<Inner>, tell: Option<Tell>) -> Self {
+        let bell = Arc::new(Bell::new(tell));
+        Self { inner, fences: BTreeMap::new(), under_way: BTreeMap::new(), unsettled: BTreeMap::new(), bell }
     }
 
     fn link(&self) -> Arc<Link> {
@@ -77,36 +79,40 @@ impl CassandraLog {
         result
     }
 
-    fn admit(&self, batch: &Batch, seen: &mut BTreeSet<ShardId>) -> Result<Entry, StorageError> {
+    fn admit(&self, batch: Batch, seen: &mut BTreeSet<ShardId>) -> Result<Entry, StorageError> {
         let Batch { shard, record } = batch;
-        let fence = self.fence(*shard)?;
-        if self.unsettled.contains_key(shard) {
-            return Err(StorageError::Unsettled(*shard));
-        }
+        let fence = self.fence(shard)?;
         let bytes = record.len();
         if bytes > BATCH_BYTES_MAX {
             return Err(StorageError::TooLarge { what: "a batch", bytes, max: BATCH_BYTES_MAX });
         }
-        if !seen.insert(*shard) {
-            return Err(StorageError::Twice(*shard));
+        if !seen.insert(shard) {
+            return Err(StorageError::Twice(shard));
         }
-        let position = fence.last.next();
-        Ok(Entry { shard: *shard, owner: fence.owner, position, record: record.clone() })
+        if self.unsettled.contains_key(&shard) || self.under_way.contains_key(&shard) {
+            return Err(StorageError::Unsettled(shard));
+        }
+        Ok(Entry { shard, owner: fence.owner, position: fence.last.next(), record })
     }
 
     /// Begins a commit, which goes on by itself.
-    fn begin(&mut self, entry: Entry) -> Pending {
+    fn start(&mut self, entry: Entry) -> Pending {
         if let Some(fence) = self.fences.get_mut(&entry.shard)
             && entry.record.len() > INLINE_BYTES_MAX
         {
             fence.parts_to = entry.position;
         }
-        let pending = Pending::new(entry.position);
+        let pending = Pending::new(entry.position, Arc::clone(&self.bell));
         self.inner.bridge.start(issue(self.link(), entry, pending.clone()));
         pending
     }
 
-    fn finish(&mut self, shard: ShardId, pending: Pending, progress: Progress) -> Outcome {
+    /// Ends a commit that is under way: looks, or waits, and tells what became of it.
+    fn finish(&mut self, shard: ShardId, look: impl FnOnce(&Pending, Instant) -> Progress) -> Outcome {
+        let Some((pending, until)) = self.under_way.remove(&shard) else {
+            return Outcome::Failed(StorageError::NotOpen(shard));
+        };
+        let progress = look(&pending, until);
         let position = pending.position;
         match progress.decision {
             Some(Decision::Committed) => {
@@ -147,7 +153,8 @@ impl Log for CassandraLog {
         let (owner, taken) = self.inner.bridge.run(async move { fence::take(&link, shard).await })?;
         // Whoever had it may have dropped slices.
         self.inner.link.floors.forget(shard);
-        if let Some(pending) = self.unsettled.remove(&shard) {
+        let under_way = self.under_way.remove(&shard).map(|(pending, _)| pending);
+        for pending in self.unsettled.remove(&shard).into_iter().chain(under_way) {
             pending.abandon();
         }
         // What others stored beside the log is deleted with the first checkpoint.
@@ -160,7 +167,7 @@ impl Log for CassandraLog {
         let Fence { owner, last, .. } = self.fence(shard)?;
         let link = self.link();
         let read = self.inner.bridge.run(async move {
-            let records = link.patiently(|| read(&link, shard, after, last)).await?;
+            let records = link.patiently(|| records::read(&link, shard, after, last)).await?;
             // After the records: they are those of the owner's log only if the owner is still the same.
             match link.patiently(|| fence::standing(&link, shard)).await? {
                 Some(now) if now.owner == owner => Ok(records),
@@ -170,25 +177,56 @@ impl Log for CassandraLog {
         self.note(read)
     }
 
-    fn commit(&mut self, batches: &[Batch], _: Flush) -> Vec<Outcome> {
-        let mut seen = BTreeSet::new();
-        let begun: Vec<_> = batches
-            .iter()
-            .map(|batch| self.admit(batch, &mut seen).map(|entry| (batch.shard, self.begin(entry))))
-            .collect();
-        let until = Instant::now() + self.inner.link.timing.commit;
+    fn commit(&mut self, batches: &[Batch], flush: Flush) -> Vec<Outcome> {
+        let begun = self.begin(batches.to_vec(), flush);
         let mut outcomes = Vec::with_capacity(begun.len());
-        for begun in begun {
+        for (begun, batch) in begun.into_iter().zip(batches) {
+            let shard = batch.shard;
             outcomes.push(match begun {
-                Ok((shard, pending)) => {
-                    let progress = pending.wait(until);
-                    self.finish(shard, pending, progress)
-                }
-                Err(StorageError::Fenced(_)) => Outcome::Fenced,
-                Err(error) => Outcome::Failed(error),
+                Some(outcome) => outcome,
+                None => self.finish(shard, Pending::wait),
             });
         }
         outcomes
+    }
+
+    fn begin(&mut self, batches: Vec<Batch>, _: Flush) -> Vec<Option<Outcome>> {
+        let until = Instant::now() + self.inner.link.timing.commit;
+        let mut seen = BTreeSet::new();
+        let mut begun = Vec::with_capacity(batches.len());
+        for batch in batches {
+            begun.push(match self.admit(batch, &mut seen) {
+                Ok(entry) => {
+                    let shard = entry.shard;
+                    let pending = self.start(entry);
+                    self.under_way.insert(shard, (pending, until));
+                    None
+                }
+                Err(StorageError::Fenced(_)) => Some(Outcome::Fenced),
+                Err(error) => Some(Outcome::Failed(error)),
+            });
+        }
+        begun
+    }
+
+    fn finished(&mut self, wait: bool) -> Vec<(ShardId, Outcome)> {
+        loop {
+            let rung = self.bell.count();
+            let now = Instant::now();
+            let is_over = |(pending, until): &(Pending, Instant)| {
+                *until <= now || pending.progress().decision.is_some()
+            };
+            let over = self.under_way.iter().filter(|(_, one)| is_over(one));
+            let over: Vec<ShardId> = over.map(|(&shard, _)| shard).collect();
+            let first = self.under_way.values().map(|(_, until)| *until).min();
+            match first {
+                Some(until) if wait && over.is_empty() => self.bell.wait(rung, until),
+                _ => {
+                    let finish = |shard| (shard, self.finish(shard, |pending, _| pending.progress()));
+                    return over.into_iter().map(finish).collect();
+                }
+            }
+        }
     }
 
     /// The store has flushed what it has acknowledged.
@@ -228,7 +266,7 @@ impl Log for CassandraLog {
                 let link = &link;
                 async move {
                     link.patiently(|| fence::move_checkpoint(link, mark, owner)).await?;
-                    Ok::<_, StorageError>(forget(link, mark, has_parts).await.then_some(mark))
+                    Ok::<_, StorageError>(records::forget(link, mark, has_parts).await.then_some(mark))
                 }
             });
             try_join_all(moves).await
@@ -252,62 +290,18 @@ impl Log for CassandraLog {
         };
         let Taken { checkpoint, last } = standing.taken();
         // What is unsettled may stand there already, and is not committed before it is settled.
-        let known = self.unsettled.get(&shard).map(|pending| Position(pending.position.0 - 1));
+        let under_way = || self.under_way.get(&shard).map(|(pending, _)| pending);
+        let pending = self.unsettled.get(&shard).or_else(under_way);
+        let known = pending.map(|pending| Position(pending.position.0 - 1));
         Ok(Taken { checkpoint, last: known.map_or(last, |known| known.min(last)) })
     }
 }
 
 impl Drop for CassandraLog {
     fn drop(&mut self) {
-        for pending in self.unsettled.values() {
+        let under_way = self.under_way.values().map(|(pending, _)| pending);
+        for pending in self.unsettled.values().chain(under_way) {
             pending.abandon();
         }
     }
-}
-
-/// Deletes records up to a checkpoint. What is left behind by an error, or by a clock that is late, goes with the next.
-/// Returns whether all that lay beside the log is gone.
-async fn forget(link: &Link, mark: Mark, has_parts: bool) -> bool {
-    let values = (shard_number(mark.shard), stored(mark.position.0));
-    let log = &link.statements.log;
-    let forgotten = link.session.execute_unpaged(&log.forget, values).await;
-    forgotten.is_ok() && has_parts && link.session.execute_unpaged(&log.forget_parts, values).await.is_ok()
-}
-
-async fn read(
-    link: &Link,
-    shard: ShardId,
-    after: Position,
-    last: Position,
-) -> Result<Vec<Record>, StorageError> {
-    let starts = (after.0..last.0).step_by(usize::try_from(RECORDS_PER_READ).unwrap_or(1));
-    let reads = starts.map(|from| read_some(link, shard, from, last.0.min(from + RECORDS_PER_READ)));
-    let read: Vec<Vec<Record>> =
-        stream::iter(reads.collect::<Vec<_>>()).buffered(READS_AT_ONCE).try_collect().await?;
-    Ok(read.into_iter().flatten().collect())
-}
-
-async fn read_some(link: &Link, shard: ShardId, after: u64, last: u64) -> Result<Vec<Record>, StorageError> {
-    type Stored = (i64, Option<Vec<u8>>, Option<Uuid>, Option<i32>);
-    let doing = || format!("reading the log of shard {}", shard.0);
-    let values = (shard_number(shard), stored(after), stored(last));
-    let answer = link.session.execute_unpaged(&link.statements.log.records, values).await;
-    let rows = answer.map_err(while_doing(doing()))?.into_rows_result().map_err(while_doing(doing()))?;
-    let mut records = Vec::with_capacity(rows.rows_num());
-    let mut elsewhere = Vec::new();
-    for row in rows.rows::<Stored>().map_err(while_doing(doing()))? {
-        let (position, record, name, bytes) = row.map_err(while_doing(doing()))?;
-        let position = Position(u64::try_from(position).unwrap_or(0));
-        if let (None, Some(name), Some(bytes)) = (&record, name, bytes) {
-            elsewhere.push((position, Body { name, bytes: usize::try_from(bytes).unwrap_or(0) }));
-        }
-        records.push(Record { position, bytes: record.unwrap_or_default() });
-    }
-    let mut loaded = body::load(link, shard, &elsewhere).await?;
-    for record in &mut records {
-        if let Some(bytes) = loaded.remove(&record.position) {
-            record.bytes = bytes;
-        }
-    }
-    Ok(records)
 }

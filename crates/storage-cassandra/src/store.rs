@@ -108,7 +108,13 @@ impl Cassandra {
 
     /// A log that owns no shard yet.
     pub fn log(&self) -> CassandraLog {
-        CassandraLog::new(Arc::clone(&self.inner))
+        CassandraLog::new(Arc::clone(&self.inner), None)
+    }
+
+    /// The same, for somebody who does other things while commits are under way: `tell` is called when one of them has
+    /// come to its end, from another thread. (What ends because time is over is not told: look now and then.)
+    pub fn log_that_tells(&self, tell: impl Fn() + Send + Sync + 'static) -> CassandraLog {
+        CassandraLog::new(Arc::clone(&self.inner), Some(Arc::new(tell)))
     }
 
     /// The table.

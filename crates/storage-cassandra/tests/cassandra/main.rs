@@ -32,6 +32,7 @@ fn main() -> ExitCode {
             conformance::run(server, Fault::Late);
         })
         .test_with("owners_that_race", server::shared, outcomes::owners_that_race)
+        .test_with("commits_under_way", server::shared, outcomes::commits_under_way)
         .test_with("taken_meanwhile", server::shared, outcomes::taken_meanwhile)
         .test_with("large_records", server::shared, outcomes::large_records)
         .test_with("a_node_that_is_paused", server::own, outcomes::a_node_that_is_paused)

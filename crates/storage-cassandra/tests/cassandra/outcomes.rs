@@ -3,6 +3,10 @@
 
 use std::{
     collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -123,6 +127,47 @@ pub(crate) fn taken_meanwhile(server: &Server) {
         }
     }
     assert_eq!(records(&other, SHARD), ["in doubt"]);
+}
+
+/// Commits that are under way side by side: each is told when it ends, and one that gets no answer holds up nobody.
+pub(crate) fn commits_under_way(server: &Server) {
+    let cassandra = server.open(&server.keyspace());
+    let told = Arc::new(AtomicUsize::new(0));
+    let mut log = cassandra.log_that_tells({
+        let told = Arc::clone(&told);
+        move || {
+            told.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    for shard in 0..SHARDS {
+        log.take(ShardId(shard)).expect("taken");
+    }
+    let silent = ShardId(SHARDS - 1);
+    cassandra.faults().inject(silent, Fault::AnswerLost);
+    let batches =
+        || (0..SHARDS).map(|shard| Batch { shard: ShardId(shard), record: b"one".to_vec() }).collect();
+    assert!(log.finished(true).is_empty(), "there is nothing to wait for");
+    assert!(log.begin(batches(), Flush::Now).iter().all(Option::is_none));
+    let again = log.begin(batches(), Flush::Now);
+    let refused =
+        |again: &Option<Outcome>| matches!(again, Some(Outcome::Failed(StorageError::Unsettled(_))));
+    assert!(again.iter().all(refused), "{again:?}");
+    assert_eq!(log.confirm(silent).expect("ours").last, Position(0), "what is under way is not committed");
+    let mut ended = Vec::new();
+    while ended.len() < usize::from(SHARDS) {
+        let finished = log.finished(true);
+        assert!(!finished.is_empty(), "it waits for one at least");
+        ended.extend(finished);
+    }
+    let (last, rest) = ended.split_last().expect("there are some");
+    assert!(matches!(last, (shard, Outcome::Unknown(_)) if *shard == silent), "{last:?}");
+    assert!(rest.iter().all(|(_, outcome)| matches!(outcome, Outcome::Committed { .. })), "{rest:?}");
+    assert!(told.load(Ordering::Relaxed) >= rest.len());
+    cassandra.faults().heal();
+    assert!(settle(&mut log, silent));
+    for shard in 0..SHARDS {
+        assert_eq!(records(&cassandra, ShardId(shard)), ["one"]);
+    }
 }
 
 fn records_so_far(server: &Server, address: &Address) -> usize {
