@@ -104,6 +104,14 @@ pub enum StorageError {
         /// What it said.
         why: String,
     },
+    /// A store that is reached over a network did not say what became of a request.
+    #[error("{doing}: {why}; whether it was done is not known, and doing it again does no harm")]
+    Unanswered {
+        /// What was being done.
+        doing: String,
+        /// What is known.
+        why: String,
+    },
     /// A test asked for it, or this handle died in a crash that a test asked for.
     #[error("injected fault: {0}")]
     Injected(&'static str),

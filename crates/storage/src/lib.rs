@@ -60,4 +60,4 @@ pub use checkpointer::Checkpointer;
 pub use error::StorageError;
 pub use log::{BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, Taken};
 pub use store::{Recovered, Store};
-pub use table::{KEY_BYTES_MAX, Page, ROW_BYTES_MAX, Row, Scan, Slice, Table, Write};
+pub use table::{KEY_BYTES_MAX, Page, ROW_BYTES_MAX, Row, Scan, Slice, Table, Write, check_sizes};

@@ -79,8 +79,8 @@ pub trait Table: Send + Sync {
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError>;
 }
 
-/// Refuses what no backend stores.
-pub(crate) fn check_sizes(writes: &[Write]) -> Result<(), StorageError> {
+/// Refuses what no backend stores: keys longer than [`KEY_BYTES_MAX`] and rows larger than [`ROW_BYTES_MAX`].
+pub fn check_sizes(writes: &[Write]) -> Result<(), StorageError> {
     for write in writes {
         for (what, bytes, max) in
             [("a key", write.key.len(), KEY_BYTES_MAX), ("a row", write.row.bytes.len(), ROW_BYTES_MAX)]
