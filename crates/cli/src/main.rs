@@ -51,6 +51,9 @@ enum Command {
     Retire(commands::client::retire::Args),
     // Without a doc comment: all it says stands on its `Args`.
     Restore(commands::restore::Args),
+    // Without a doc comment: all it says stands on its commands.
+    #[command(subcommand)]
+    Storage(commands::storage::Command),
     /// Two sites, an edge, a partition, a retry, a handoff and a retirement, step by step in this terminal
     Demo(commands::demo::Args),
     /// Simulations in virtual time, each determined by its seed
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Edge(command) => commands::edge::run(&command),
         Command::Retire(args) => commands::client::retire::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
+        Command::Storage(command) => commands::storage::run(&command),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),
         Command::Completions(args) => commands::completions::run(&args, Quipu::command()),

@@ -79,6 +79,8 @@ pub struct Released {
     pub replies: Vec<(Ticket, Reply)>,
     /// What watchers are told.
     pub events: Vec<Event>,
+    /// How long each commit took that was under way.
+    pub commits_ms: Vec<u64>,
 }
 
 impl Released {
@@ -162,6 +164,7 @@ enum State {
     Committing {
         outputs: Outputs,
         bytes: u64,
+        began_ms: u64,
     },
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
@@ -338,9 +341,11 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn end_commit(&mut self, id: ShardId, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id).filter(|running| running.is_committing()) else { return };
-        let State::Committing { outputs, bytes } = mem::replace(&mut running.state, State::Live) else {
+        let State::Committing { outputs, bytes, began_ms } = mem::replace(&mut running.state, State::Live)
+        else {
             return;
         };
+        released.commits_ms.push(now.elapsed_ms.saturating_sub(began_ms));
         self.under_way -= 1;
         self.settle(id, outputs, outcome, bytes, now, released);
     }
@@ -384,15 +389,15 @@ impl<L: Log, T: Table> Host<L, T> {
         for (((id, outputs), outcome), bytes) in waiting.into_iter().zip(outcomes).zip(lengths) {
             match outcome {
                 Some(outcome) => self.settle(id, outputs, outcome, bytes, now, released),
-                None => self.leave_under_way(id, outputs, bytes),
+                None => self.leave_under_way(id, outputs, bytes, now),
             }
         }
         Some(written)
     }
 
-    fn leave_under_way(&mut self, id: ShardId, outputs: Outputs, bytes: u64) {
+    fn leave_under_way(&mut self, id: ShardId, outputs: Outputs, bytes: u64, now: Moment) {
         if let Some(running) = self.running(id) {
-            running.state = State::Committing { outputs, bytes };
+            running.state = State::Committing { outputs, bytes, began_ms: now.elapsed_ms };
             self.under_way += 1;
         }
     }
@@ -599,7 +604,10 @@ impl<L: Log, T: Table> Host<L, T> {
         // One that cannot be moved does not hold up the others. Those that can be later keep the log until then.
         self.marks.retain(|mark| match log.checkpoint(&[*mark]) {
             Ok(()) => false,
-            Err(error) => matches!(error, StorageError::Io { .. } | StorageError::Full { .. }),
+            Err(error) => matches!(
+                error,
+                StorageError::Io { .. } | StorageError::Full { .. } | StorageError::Unanswered { .. }
+            ),
         });
     }
 

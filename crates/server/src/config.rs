@@ -4,6 +4,8 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+use quipu_storage_cassandra::{Access, Address};
+
 use crate::auth::Users;
 use values::{
     address, cluster, folder, parents, peers, probability, seconds_or_never, shards, site, whole, within,
@@ -68,12 +70,23 @@ pub struct PeerAddress {
     pub address: String,
 }
 
+/// A database that keeps everything in place of a folder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Database {
+    /// Where it is.
+    pub address: Address,
+    /// How to get in.
+    pub access: Access,
+}
+
 /// Everything a node is told. Made by [`Config::new`] alone, so a bad one does not exist.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Config {
     /// The folder that holds everything; made if it is not there.
     pub data: PathBuf,
+    /// The database that holds everything instead.
+    pub database: Option<Database>,
     /// Where Redis clients connect; `None`: nowhere.
     pub resp: Option<SocketAddr>,
     /// Where HTTP clients connect; `None`: nowhere.
@@ -130,6 +143,7 @@ impl Config {
     pub fn new(settings: &Settings) -> Result<Self, ConfigError> {
         let mut config = Self {
             data: settings.required(&settings::DATA, folder)?,
+            database: database(settings)?,
             resp: settings.required(&settings::RESP, address)?,
             http: settings.required(&settings::HTTP, address)?,
             site: settings.optional(&settings::SITE, site)?,
@@ -166,6 +180,7 @@ impl Config {
         config.check_addresses(settings)?;
         config.check_peers(settings)?;
         config.check_tier(settings)?;
+        config.check_database(settings)?;
         config.limit_workers(settings)?;
         Ok(config)
     }
@@ -217,6 +232,29 @@ impl Config {
         Ok(())
     }
 
+    /// Where everything is kept, for people.
+    pub fn place(&self) -> String {
+        match &self.database {
+            Some(database) => database.address.to_string(),
+            None => self.data.display().to_string(),
+        }
+    }
+
+    fn check_database(&self, settings: &Settings) -> Result<(), ConfigError> {
+        let Some(_) = &self.database else { return Ok(()) };
+        if settings.origin(&settings::DATA) == Origin::Flag {
+            let problem =
+                "is a folder, and --storage names a database that holds everything; leave one of them out";
+            return Err(settings.refuse(&settings::DATA, problem));
+        }
+        if self.is_relay() {
+            let problem =
+                "is for sites, and --tier is 1; leave it out. A relay keeps what it counts in a folder";
+            return Err(settings.refuse(&settings::STORAGE, problem));
+        }
+        Ok(())
+    }
+
     /// Is it a relay?
     pub fn is_relay(&self) -> bool {
         self.tier > 0
@@ -262,6 +300,40 @@ impl Config {
 fn workers_default() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     cores.saturating_sub(1).clamp(1, WORKERS_MAX)
+}
+
+/// The database, and how to get in.
+fn database(settings: &Settings) -> Result<Option<Database>, ConfigError> {
+    let address = settings.optional(&settings::STORAGE, |text| {
+        text.parse::<Address>().map_err(|bad| format!("{bad}; give cassandra://HOST[,HOST...]/KEYSPACE"))
+    })?;
+    let text = |known| settings.text(known).map(str::to_owned);
+    let user = text(&settings::STORAGE_USER);
+    let password = text(&settings::STORAGE_PASSWORD);
+    let tls_authorities = text(&settings::STORAGE_TLS).map(PathBuf::from);
+    let Some(address) = address else {
+        for known in [&settings::STORAGE_USER, &settings::STORAGE_PASSWORD, &settings::STORAGE_TLS] {
+            if settings.text(known).is_some() {
+                return Err(
+                    settings.refuse(known, "is for a database; give --storage as well, or leave it out")
+                );
+            }
+        }
+        return Ok(None);
+    };
+    let user = match (user, password) {
+        (None, None) => None,
+        (Some(user), Some(password)) => Some((user, password)),
+        (Some(_), None) => {
+            let problem = "needs a password; give QUIPU_STORAGE_PASSWORD, or leave it out";
+            return Err(settings.refuse(&settings::STORAGE_USER, problem));
+        }
+        (None, Some(_)) => {
+            let problem = "is of nobody; give --storage-user as well, or leave it out";
+            return Err(settings.refuse(&settings::STORAGE_PASSWORD, problem));
+        }
+    };
+    Ok(Some(Database { address, access: Access { user, tls_authorities } }))
 }
 
 /// From the one password or the file, not both: two ways to say who may connect would contradict each other.

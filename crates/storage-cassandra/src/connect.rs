@@ -25,7 +25,7 @@ const KEEPALIVE_EVERY: Duration = Duration::from_secs(2);
 const KEEPALIVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// How to get in.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Access {
     /// User and password, if the database wants them.
     pub user: Option<(String, String)>,

@@ -8,3 +8,4 @@ pub(crate) mod edge;
 pub(crate) mod restore;
 pub(crate) mod serve;
 pub(crate) mod sim;
+pub(crate) mod storage;

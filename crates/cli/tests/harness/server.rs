@@ -6,7 +6,10 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -20,11 +23,29 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// How long another process may keep a port that this one had a moment ago.
 const PORT_WITHIN: Duration = Duration::from_secs(10);
 
+/// Where this variable names a database (`cassandra://HOST:PORT`), servers keep everything there.
+/// `scripts/test-on-cassandra` sets it.
+const TEST_STORAGE: &str = "QUIPU_TEST_STORAGE";
+
+/// Makes a keyspace that nobody else uses.
+fn keyspace_of_its_own(database: &str) -> String {
+    static KEYSPACES: AtomicU32 = AtomicU32::new(0);
+    let number = KEYSPACES.fetch_add(1, Ordering::Relaxed);
+    let keyspace = format!("{database}/test_{}_{number}", std::process::id());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+    let made = command.args(["storage", "init", &keyspace, "--replication", "1"]).output();
+    let made = made.expect("the binary starts");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    keyspace
+}
+
 /// A folder and the flags that servers on it are started with, one after the other.
 #[derive(Debug)]
 pub(crate) struct Site {
     folder: TempDir,
     flags: Vec<String>,
+    /// A keyspace in place of the folder.
+    storage: Option<String>,
     /// The program that starts a server and becomes it, with its arguments: a signal to it is one to the server.
     through: Vec<String>,
     /// Where clients connect.
@@ -36,7 +57,8 @@ impl Site {
     pub(crate) fn new(flags: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        Self { folder, flags, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
+        let storage = std::env::var(TEST_STORAGE).ok().map(|database| keyspace_of_its_own(&database));
+        Self { folder, flags, storage, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
     /// The same folder, with other flags.
@@ -95,7 +117,11 @@ impl Site {
         {
             command.env_remove(name);
         }
-        command.arg("serve").arg("--data").arg(self.data()).args(["--resp", resp, "--http", http]);
+        command.arg("serve").args(["--resp", resp, "--http", http]);
+        match &self.storage {
+            Some(keyspace) => command.args(["--storage", keyspace]),
+            None => command.arg("--data").arg(self.data()),
+        };
         command.args(&self.flags).stdin(Stdio::null());
         command
     }

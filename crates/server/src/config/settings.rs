@@ -29,7 +29,7 @@ macro_rules! settings {
                 flag: concat!("--", $name),
                 variable: concat!("QUIPU_", stringify!($constant)),
                 default: $default,
-                secret: matches!($name.as_bytes(), b"requirepass"),
+                secret: matches!($name.as_bytes(), b"requirepass" | b"storage-password"),
             };
         )*
         /// All of them, in the order in which they are shown.
@@ -39,6 +39,10 @@ macro_rules! settings {
 
 settings! {
     DATA "data" Some("./quipu-data");
+    STORAGE "storage" None;
+    STORAGE_USER "storage-user" None;
+    STORAGE_PASSWORD "storage-password" None;
+    STORAGE_TLS "storage-tls" None;
     RESP "resp" Some("127.0.0.1:7379");
     HTTP "http" Some("127.0.0.1:7380");
     SITE "site" None;

@@ -147,6 +147,11 @@ impl Mailbox {
     /// Leaves mail. The error is that the worker could not be woken; it will find it later.
     pub(super) fn post(&self, mail: Mail) -> io::Result<()> {
         self.lock().push(mail);
+        self.wake()
+    }
+
+    /// Wakes the worker although there is no mail.
+    pub(super) fn wake(&self) -> io::Result<()> {
         if self.woken.swap(true, Ordering::AcqRel) { Ok(()) } else { self.waker.wake() }
     }
 

@@ -21,6 +21,7 @@ mod relay;
 mod requests;
 mod restore;
 mod slab;
+mod store;
 mod wait;
 mod waiting;
 mod worker;
@@ -29,7 +30,6 @@ use std::{
     collections::BTreeMap,
     io,
     net::{SocketAddr, TcpListener},
-    path::PathBuf,
     sync::{Arc, Mutex, atomic::AtomicU64, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
@@ -44,10 +44,8 @@ use quipu_engine::{
         exchange::{Exchange, Exchanged},
     },
 };
-use quipu_storage::{
-    Checkpointer, Flush, Log, ShardId, StorageError, Store, Table,
-    embedded::{Embedded, LogConfig},
-};
+use quipu_storage::{Checkpointer, Flush, ShardId, StorageError, Store};
+use quipu_storage_cassandra::SetupError;
 use tokio::sync::{oneshot, watch};
 
 use self::{
@@ -57,6 +55,7 @@ use self::{
     jobs::{Cursors, Job, Rendered},
     mail::{Cleared, ListShard, Mail, Mailbox},
     relay::Relay,
+    store::Backend,
     worker::Worker,
 };
 use crate::{
@@ -88,29 +87,32 @@ const RELAY_COUNTERS_MIN: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The data folder cannot be used.
-    #[error("{}: {why}", folder.display())]
+    #[error("{place}: {why}")]
     Storage {
-        /// The folder.
-        folder: PathBuf,
+        /// The folder, or the database.
+        place: String,
         /// What is wrong.
         why: StorageError,
     },
     /// A shard cannot be opened.
-    #[error("{}: {why}", folder.display())]
+    #[error("{place}: {why}")]
     Shard {
-        /// The folder.
-        folder: PathBuf,
+        /// The folder, or the database.
+        place: String,
         /// What is wrong.
         why: OpenError,
     },
     /// The folder is not what was asked for.
-    #[error("{}: {why}", folder.display())]
+    #[error("{place}: {why}")]
     Folder {
-        /// The folder.
-        folder: PathBuf,
+        /// The folder, or the database.
+        place: String,
         /// What is wrong.
         why: FolderError,
     },
+    /// The database cannot be used.
+    #[error("--storage: {0}")]
+    Database(SetupError),
     /// Somebody else has the address, or it is not this machine's.
     #[error("{flag} {address}: {why}; choose another address, or `off`")]
     Listen {
@@ -180,6 +182,13 @@ impl Shared {
     fn post(&self, worker: usize, mail: Mail) {
         if let Err(error) = self.mailboxes[worker].post(mail) {
             // It looks again by itself before long.
+            tracing::warn!(%error, worker, "a worker could not be woken");
+        }
+    }
+
+    /// A worker is to look again: a commit has come to its end.
+    fn wake(&self, worker: usize) {
+        if let Err(error) = self.mailboxes[worker].wake() {
             tracing::warn!(%error, worker, "a worker could not be woken");
         }
     }
@@ -398,12 +407,10 @@ impl Server {
     pub fn start(config: &Config) -> Result<Self, ServeError> {
         // Before anything is opened: what is left after storage is for clients.
         let places = files::provide(config)?;
-        let storage_failed = |why| ServeError::Storage { folder: config.data.clone(), why };
-        let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
-        let log_config = LogConfig { workers, ..LogConfig::default() };
-        let embedded = Embedded::open(&config.data, log_config).map_err(storage_failed)?;
-        let folder_failed = |why| ServeError::Folder { folder: config.data.clone(), why };
-        let folder = Folder::open(embedded.table(), config).map_err(folder_failed)?;
+        let storage_failed = |why| ServeError::Storage { place: config.place(), why };
+        let backend = Backend::open(config)?;
+        let folder_failed = |why| ServeError::Folder { place: config.place(), why };
+        let folder = Folder::open(backend.table(), config).map_err(folder_failed)?;
         let shards = folder.shards().map_err(folder_failed)?;
         let council = folder.council(config).map_err(folder_failed)?;
         let relay = folder.relay().map(|name| Relay::new(name, config, &folder));
@@ -420,8 +427,10 @@ impl Server {
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(system("starting the front ends"))?;
-        let polls: Vec<Poll> =
-            (0..workers).map(|_| Poll::new()).collect::<io::Result<_>>().map_err(system("making a poll"))?;
+        let polls: Vec<Poll> = (0..config.workers)
+            .map(|_| Poll::new())
+            .collect::<io::Result<_>>()
+            .map_err(system("making a poll"))?;
         let mailboxes =
             polls.iter().map(|poll| Waker::new(poll.registry(), Worker::MAILBOX).map(Mailbox::new));
         let shared = Arc::new(Shared {
@@ -450,7 +459,7 @@ impl Server {
             metrics,
             runtime: runtime.handle().clone(),
         });
-        let checkpointer = Arc::new(Checkpointer::spawn(embedded.table()).map_err(storage_failed)?);
+        let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();
         let node = Node { shared };
         let limits = HttpLimits::for_connections(places.http, config.tcp_keepalive);
@@ -465,7 +474,7 @@ impl Server {
             link: address_of(&link),
             checkpointer,
         };
-        server.start_workers(config, &embedded, polls, resp)?;
+        server.start_workers(config, &backend, polls, resp)?;
         if links_wanted || server.node.shared.relay.is_some() {
             server.links = Some(links::start(server.node.clone(), link)?);
         }
@@ -475,7 +484,7 @@ impl Server {
     fn start_workers(
         &mut self,
         config: &Config,
-        embedded: &Embedded,
+        backend: &Backend,
         polls: Vec<Poll>,
         listener: Option<TcpListener>,
     ) -> Result<(), ServeError> {
@@ -494,9 +503,9 @@ impl Server {
         let mut listener = listener.map(mio::net::TcpListener::from_std);
         let (opened, results) = mpsc::channel();
         for (index, poll) in polls.into_iter().enumerate() {
-            let log: Box<dyn Log> = Box::new(embedded.log(u16::try_from(index).unwrap_or(u16::MAX)));
-            let table: Arc<dyn Table> = embedded.table();
-            let store = Store::new(log, table);
+            let waker = Arc::clone(shared);
+            let log = backend.log(index, move || waker.wake(index));
+            let store = Store::new(log, backend.table());
             let mut host = Host::new(store, Some(Arc::clone(&self.checkpointer)), settings, flush);
             let (shared, opened) = (Arc::clone(shared), opened.clone());
             let listener = if index == 0 { listener.take() } else { None };
@@ -520,7 +529,7 @@ impl Server {
         for _ in 0..self.workers.len() {
             let gone = |_| system("opening shards")(io::Error::other("a worker panicked"));
             let result = results.recv().map_err(gone)?;
-            result.map_err(|why| ServeError::Shard { folder: config.data.clone(), why })?;
+            result.map_err(|why| ServeError::Shard { place: config.place(), why })?;
         }
         Ok(())
     }

@@ -534,7 +534,9 @@ impl Worker {
             let sums = &self.metrics.sums;
             sums.batches.inc();
             sums.batch_rows.observe(committed.rows as f64);
-            sums.commit_seconds.observe(self.now.elapsed().as_secs_f64());
+            if !self.host.has_commits_under_way() {
+                sums.commit_seconds.observe(self.now.elapsed().as_secs_f64());
+            }
             self.shared.metrics.bytes_logged.inc_by(committed.bytes as u64);
         }
         self.pass_on(&mut released);
@@ -548,6 +550,9 @@ impl Worker {
         }
         let mut released = mem::take(&mut self.released);
         let any = self.host.collect(wait, self.moment, &mut released);
+        for commit_ms in released.commits_ms.drain(..) {
+            self.metrics.sums.commit_seconds.observe(commit_ms as f64 / 1000.0);
+        }
         self.pass_on(&mut released);
         self.released = released;
         any

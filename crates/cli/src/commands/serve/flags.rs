@@ -14,6 +14,7 @@ Examples:
   quipu serve --data /var/lib/quipu --memory 4GiB --resp 0.0.0.0:7379 --requirepass SECRET
   quipu serve --site 1 --peers 2@10.0.0.2:7381,3@10.0.0.3:7381 --link 10.0.0.1:7381      one of three sites
   quipu serve --tier 1 --parents 10.0.0.1:7381,10.0.0.2:7381                             a relay for edges near by
+  quipu serve --storage cassandra://10.0.0.7,10.0.0.8/quipu                              a site on a database
   quipu serve --config quipu.toml --print-config what would run, and where each value comes from
 
 A value is taken from the flag, else from the environment, else from the file, else it is the default. In the file a
@@ -26,6 +27,19 @@ struct Flags {
     /// The folder that holds everything; made if it is not there [default: ./quipu-data]
     #[arg(long, env = "QUIPU_DATA", value_name = "DIR")]
     data: Option<String>,
+    /// A database that holds everything instead of a folder, so that several nodes can serve one site:
+    /// cassandra://HOST[:PORT][,HOST...]/KEYSPACE, of Apache Cassandra or ScyllaDB. `quipu storage init` prepares it
+    #[arg(long, env = "QUIPU_STORAGE", value_name = "URL")]
+    storage: Option<String>,
+    /// The user of the database
+    #[arg(long, env = "QUIPU_STORAGE_USER", value_name = "NAME")]
+    storage_user: Option<String>,
+    /// And the password. Better in the environment or the file: other users of the machine see flags
+    #[arg(long, env = "QUIPU_STORAGE_PASSWORD", value_name = "PASSWORD", hide_env_values = true)]
+    storage_password: Option<String>,
+    /// Encrypt what goes to the database, and trust those whom the authorities in this file (PEM) vouch for
+    #[arg(long, env = "QUIPU_STORAGE_TLS", value_name = "FILE")]
+    storage_tls: Option<String>,
     /// Where Redis clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7379]
     #[arg(long, env = "QUIPU_RESP", value_name = "ADDR")]
     resp: Option<String>,
