@@ -1,4 +1,4 @@
-//! `quipu storage`: the database under a site of many nodes.
+//! `quipu storage`: a database in place of a data folder.
 
 use crate::failure::Failure;
 use quipu_storage_cassandra::{Access, Address, Cassandra, Options, Schema};
@@ -9,9 +9,9 @@ Examples:
   quipu storage init cassandra://10.0.0.7,10.0.0.8/quipu                     three copies of everything
   quipu storage init cassandra://127.0.0.1/quipu --replication 1             to try it out, on a single node
   quipu storage init cassandra://10.0.0.7/quipu --datacenter dc1 --storage-user quipu
-  quipu serve --storage cassandra://10.0.0.7,10.0.0.8/quipu                  on each node of the site";
+  quipu serve --storage cassandra://10.0.0.7,10.0.0.8/quipu                  then";
 
-/// The database under a site of many nodes (Apache Cassandra or ScyllaDB)
+/// A database in place of a data folder (Apache Cassandra or ScyllaDB)
 #[derive(clap::Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
