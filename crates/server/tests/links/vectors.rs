@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
-use quipu_engine::{Action, Add, Added, Command, Message, OperationId, Reply, SiteId, call};
+use quipu_engine::{
+    Action, Add, Added, Command, Message, OperationId, Reply, SiteId, call, handoff::ClusterId,
+};
 use quipu_server::links::{
     Behind, Draining, FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run,
 };
@@ -88,6 +90,7 @@ fn frames_are_written_and_read_as_documented() {
             run: Run { number: 3, nonce: 0x0102_0304_0506_0708 },
             epoch: 1,
             members: vec![site(1), site(2), site(3)],
+            cluster_id: Some(ClusterId(*b"drawn at the 1st")),
         }),
     );
     check("positions", &Frame::Positions(vec![0, 23, 1_000, u64::MAX]));
@@ -97,7 +100,10 @@ fn frames_are_written_and_read_as_documented() {
     check("council", &Frame::Council(b"any bytes"));
     check("leave", &Frame::Leave { leaves: true });
     let behind = vec![Behind { site: site(2), changes: 12 }];
-    check("draining", &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind }));
+    check(
+        "draining",
+        &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind, kept: 2, slots: 5 }),
+    );
 }
 
 fn hex(bytes: &[u8]) -> String {

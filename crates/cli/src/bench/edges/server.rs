@@ -1,5 +1,6 @@
 //! The server that edges hand over to: an ordinary one, and what can be seen of it from outside.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -10,6 +11,8 @@ use crate::failure::Failure;
 
 /// What takes longer does not come any more.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// What has not changed for so long does not change any more.
+const UNCHANGED: Duration = Duration::from_secs(5);
 /// How often is looked. The server reports every quarter of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -46,9 +49,23 @@ impl Server {
         Agent::new(self.site.http)
     }
 
+    /// Where edges find it.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.site.http
+    }
+
     fn metric(&self, name: &str) -> Result<u64, Failure> {
+        self.metric_of(name, "")
+    }
+
+    fn metric_of(&self, name: &str, label: &str) -> Result<u64, Failure> {
         let api = self.site.api().ok_or_else(|| Failure::failed("the server has ended by itself"))?;
-        api.metric(name).map_err(Failure::failed)
+        api.metric_of(name, label).map_err(Failure::failed)
+    }
+
+    /// How many requests of edges it has answered since it was started.
+    pub(super) fn exchanges(&self) -> Result<u64, Failure> {
+        self.metric_of("quipu_http_requests_total", "route=\"/v1/exchange\"")
     }
 
     pub(super) fn standing(&mut self) -> Result<Standing, Failure> {
@@ -62,14 +79,16 @@ impl Server {
         })
     }
 
-    /// How it stands when its reports have come to rest.
-    pub(super) fn settled(&mut self) -> Result<Standing, Failure> {
-        let until = Instant::now() + PATIENCE;
-        let mut before = self.standing()?;
+    /// How it stands when it reports so many slots; or others, and these have not changed for a while.
+    pub(super) fn settled(&mut self, slots: u64) -> Result<Standing, Failure> {
+        let (mut before, mut since) = (self.standing()?, Instant::now());
         loop {
             thread::sleep(LOOK_EVERY);
             let now = self.standing()?;
-            if (now.slots, now.folded) == (before.slots, before.folded) || Instant::now() > until {
+            if now.slots != before.slots {
+                since = Instant::now();
+            }
+            if now.slots == slots || since.elapsed() > UNCHANGED {
                 return Ok(now);
             }
             before = now;
