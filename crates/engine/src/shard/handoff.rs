@@ -169,6 +169,7 @@ impl Shard {
             counter.credit(site, version, delta, alone, self.settings.rules)?;
             after.push((key, counter));
         }
+        let mut bounded = Vec::new();
         for (key, counter) in after {
             let index = self.counters.find(key.bytes()).unwrap_or_else(|| self.counters.insert(key.bytes()));
             let existed = self.counters.get(index).exists();
@@ -179,10 +180,10 @@ impl Shard {
             tally(&mut self.books().issued, grown);
             self.touch(index, existed);
             self.note_credit(index);
-            if is_bounded {
-                self.count_parked(index, now);
-            }
+            bounded.extend(is_bounded.then_some(index));
         }
+        // Only now: each of these is a change with a number of its own, and those above were told theirs.
+        bounded.into_iter().for_each(|index| self.count_parked(index, now));
         Ok(())
     }
 
