@@ -161,6 +161,11 @@ impl Shard {
         let mut after = Vec::with_capacity(deltas.len());
         for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {
             let found = self.find(key.bytes());
+            if !self.links.membership.removed.is_empty()
+                && let Some(index) = found
+            {
+                self.advance_creation(index); // Whoever has not agreed may have been removed.
+            }
             let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
             if counter.and_then(|counter| self.reserved(counter)).is_some() {
                 return Err(Overflow); // Not while it may become a bounded counter.
