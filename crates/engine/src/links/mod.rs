@@ -250,6 +250,11 @@ impl Links {
                 .all(|peer| peer.epoch >= self.membership.epoch && peer.received(removed) <= here)
     }
 
+    /// Is all that anybody knows of any removed site here?
+    pub(crate) fn all_removed_are_closed(&self) -> bool {
+        self.membership.removed.keys().all(|gone| self.is_closed(*gone))
+    }
+
     /// Has everybody all that is known here of a removed site, and has all come here that they wrote until they had it?
     pub(crate) fn all_have(&self, removed: SiteId) -> bool {
         let arrived = |site: &SiteId| self.origins.get(site).map_or(0, |origin| origin.position);
@@ -274,6 +279,6 @@ impl Links {
             peer.listed_at
                 .is_some_and(|position| self.origins.get(site).is_some_and(|it| it.position >= position))
         };
-        self.peers.iter().all(has_listed) && self.membership.removed.keys().all(|gone| self.is_closed(*gone))
+        self.peers.iter().all(has_listed) && self.all_removed_are_closed()
     }
 }

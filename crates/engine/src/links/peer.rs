@@ -34,6 +34,8 @@ pub(crate) struct Peer {
     under_way: VecDeque<(SiteId, u64)>,
     sent: BTreeMap<SiteId, u64>,
     sent_ms: u64,
+    /// And one that told how far this site has got.
+    told_ms: u64,
     /// Since when it has acknowledged nothing of what is under way.
     waiting_ms: u64,
     resend_ms: u64,
@@ -225,7 +227,7 @@ impl Peer {
         self.sent.clear();
         self.sweep_sent = None;
         self.settled_told = 0;
-        self.sent_ms = 0;
+        (self.sent_ms, self.told_ms) = (0, 0);
         self.resend_ms = RESEND_MS;
         self.owed = connected;
     }
@@ -269,9 +271,13 @@ impl Peer {
         self.sent.insert(site, to);
     }
 
-    /// A message has gone.
-    pub(crate) fn sent_at(&mut self, now_ms: u64) {
+    /// A message has gone. One that asks for rights and `tells` nothing else is no reason to be silent about the rest:
+    /// there may be no end to those.
+    pub(crate) fn sent_at(&mut self, now_ms: u64, tells: bool) {
         self.sent_ms = now_ms;
+        if tells {
+            self.told_ms = now_ms;
+        }
         self.owed = false;
         self.gossip = false;
     }
@@ -287,7 +293,7 @@ impl Peer {
 
     /// The time between two messages that only ask.
     pub(crate) fn ask_again_ms(&self) -> u64 {
-        self.sent_ms + RESEND_MS
+        self.told_ms + RESEND_MS
     }
 
     pub(crate) fn pace_ms(&self) -> u64 {

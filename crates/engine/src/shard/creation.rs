@@ -49,7 +49,8 @@ impl Shard {
                 self.propose(index, definition);
                 self.advance_creation(index);
             }
-            Some(proposed) if proposed.definition == definition => {}
+            // Whoever has not agreed may have been removed.
+            Some(proposed) if proposed.definition == definition => self.advance_creation(index),
             Some(_) => return Err(Refusal::Reserved { by: own }),
         }
         if matches!(self.counters.get(index).counter, Some(Counter::Bounded(_))) {
@@ -142,7 +143,7 @@ impl Shard {
                 self.advance_creation(index);
             }
             // The lowest agrees to nobody's.
-            Some(mine) if self.not_agreed(index).is_empty() => {
+            Some(mine) if self.not_agreed(index).is_empty() && self.links.all_removed_are_closed() => {
                 let bounded = Box::new(Bounded::new(own, mine.definition));
                 self.counters.change(index, |entry| entry.counter = Some(Counter::Bounded(bounded)));
                 self.touch(index, false);

@@ -161,6 +161,11 @@ impl Shard {
         let mut after = Vec::with_capacity(deltas.len());
         for (version, (key, delta)) in (self.summary.changes + 1..).zip(deltas) {
             let found = self.find(key.bytes());
+            if !self.links.membership.removed.is_empty()
+                && let Some(index) = found
+            {
+                self.advance_creation(index); // Whoever has not agreed may have been removed.
+            }
             let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
             if counter.and_then(|counter| self.reserved(counter)).is_some() {
                 return Err(Overflow); // Not while it may become a bounded counter.
@@ -169,6 +174,7 @@ impl Shard {
             counter.credit(site, version, delta, alone, self.settings.rules)?;
             after.push((key, counter));
         }
+        let mut bounded = Vec::new();
         for (key, counter) in after {
             let index = self.counters.find(key.bytes()).unwrap_or_else(|| self.counters.insert(key.bytes()));
             let existed = self.counters.get(index).exists();
@@ -179,10 +185,10 @@ impl Shard {
             tally(&mut self.books().issued, grown);
             self.touch(index, existed);
             self.note_credit(index);
-            if is_bounded {
-                self.count_parked(index, now);
-            }
+            bounded.extend(is_bounded.then_some(index));
         }
+        // Only now: each of these is a change with a number of its own, and those above were told theirs.
+        bounded.into_iter().for_each(|index| self.count_parked(index, now));
         Ok(())
     }
 

@@ -138,7 +138,7 @@ impl Shard {
             return None;
         }
         let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
-        self.note_sent(site, sweep.as_ref(), now_ms);
+        self.note_sent(site, sweep.as_ref(), tells, now_ms);
         self.wake_for(site, &Reasons { owes_settled: false, ..reasons }, is_held);
         let own = self.links.own();
         let connected = self.links.peers.iter().filter(|(_, peer)| peer.connected);
@@ -206,10 +206,10 @@ impl Shard {
         })
     }
 
-    fn note_sent(&mut self, site: SiteId, sweep: Option<&Sweep>, now_ms: u64) {
+    fn note_sent(&mut self, site: SiteId, sweep: Option<&Sweep>, tells: bool, now_ms: u64) {
         let settled = self.links.own().settled;
         let Some(peer) = self.links.peers.get_mut(&site) else { return };
-        peer.sent_at(now_ms);
+        peer.sent_at(now_ms, tells);
         peer.settled_told = settled;
         if let Some(Sweep { origin, until, after, .. }) = sweep {
             peer.sweep_sent = Some((*origin, Swept { until: *until, after: after.clone() }));
