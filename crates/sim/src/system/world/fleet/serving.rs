@@ -35,7 +35,8 @@ impl World {
             Said::Exchange(content) => {
                 let Exchange { visits, .. } = content.unpack()?;
                 if visits.is_empty() {
-                    let exchanged = Exchanged { cluster: String::new(), server, answers: Vec::new() };
+                    let exchanged =
+                        Exchanged { cluster: String::new(), cluster_id: None, server, answers: Vec::new() };
                     let answered = Answered::Exchange(Content::pack(exchanged, self.plan.encoded));
                     self.send_answer(to, from, run, number, answered);
                     return Ok(());
@@ -157,7 +158,7 @@ impl World {
                 if matches!(refusal, Refusal::InDoubt(_)) {
                     tokens.into_iter().for_each(|token| self.fleet.ledger.may_have_arrived(token));
                 }
-                ShardAnswer::Refused(refusal.to_string())
+                ShardAnswer::from(refusal)
             }
             other => ShardAnswer::Refused(format!("{other:?}")),
         };
@@ -168,7 +169,7 @@ impl World {
         }
         let Some(Visited { mut answers, .. }) = self.fleet.visits.remove(&id) else { return };
         answers.sort_by_key(|(shard, _)| *shard);
-        let exchanged = Exchanged { cluster: String::new(), server, answers };
+        let exchanged = Exchanged { cluster: String::new(), cluster_id: None, server, answers };
         let answered = Answered::Exchange(Content::pack(exchanged, self.plan.encoded));
         self.send_answer(at, from, run, number, answered);
     }

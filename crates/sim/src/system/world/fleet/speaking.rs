@@ -6,7 +6,6 @@ use crate::system::fleet::{Answered, Asked, Content, Letter, Purpose, Said, Stag
 use crate::system::history::Note;
 use crate::system::site::Site;
 use crate::system::world::World;
-use quipu_engine::Refusal;
 use quipu_engine::handoff::{
     BadAnswer, Estate, Name, Round, Server, Visit,
     exchange::{Exchange, Exchanged, Left, ShardAnswer, Taken},
@@ -130,7 +129,7 @@ impl World {
                 self.fleet.ledger.asks(*visit.view.to(), *shard, name);
             }
         }
-        let exchange = Exchange { cluster: None, visits };
+        let exchange = Exchange { cluster: None, cluster_id: None, visits };
         let said = Said::Exchange(Content::pack(exchange, self.plan.encoded));
         self.send_letter(at, to, server, said, waits);
     }
@@ -219,7 +218,6 @@ impl World {
             replica.known.insert(asked.to, found);
             return Ok(GoesOn::AtOnce);
         }
-        let copy = Refusal::Copy { of: replica.name }.to_string();
         let mut goes_on = GoesOn::Later;
         for (shard, answer) in answers {
             let problem = match answer {
@@ -227,7 +225,7 @@ impl World {
                     Ok(()) => continue,
                     Err(bad @ (BadAnswer::Copy | BadAnswer::OtherServer)) => bad.to_string(),
                 },
-                ShardAnswer::Refused(why) if why == copy => why,
+                ShardAnswer::Copy => BadAnswer::Copy.to_string(),
                 ShardAnswer::Refused(_) => {
                     goes_on = GoesOn::Elsewhere;
                     continue;
