@@ -8,6 +8,8 @@
 //! $ QUIPU_KILLS=1000 cargo test -p quipu-cli --test failures kills
 //! ```
 //!
+//! Edges, which count when they reach nobody, are killed beside sites and a relay in [`edges`].
+//!
 //! The same in network namespaces, where they are permitted; elsewhere that test is reported as ignored, and with
 //! `QUIPU_REQUIRE_NAMESPACES=1` as failed.
 
@@ -15,6 +17,7 @@
 mod harness;
 
 mod directory;
+mod edges;
 mod kills;
 mod missing;
 mod namespaces;
@@ -31,6 +34,10 @@ const NAMESPACES: Needs = Needs {
 };
 
 fn main() -> ExitCode {
+    if edges::program::is_inside() {
+        edges::program::inside();
+        return ExitCode::SUCCESS;
+    }
     if namespaces::is_inside() {
         namespaces::inside();
         return ExitCode::SUCCESS;
@@ -39,6 +46,8 @@ fn main() -> ExitCode {
         .test("kills_and_cut_links_lose_nothing", kills::kills_and_cut_links_lose_nothing)
         .test("two_partitions_never_sell_too_much", spending::two_partitions_never_sell_too_much)
         .test("one_site_of_three_is_killed", one_site::one_site_of_three_is_killed)
+        .test("a_value_tells_of_every_add", edges::a_value_tells_of_every_add)
+        .test("edges_and_servers_are_killed", edges::edges_and_servers_are_killed)
         .test("what_cannot_run_is_not_passed", missing::what_cannot_run_is_not_passed)
         .test_with("kills_in_network_namespaces", namespaces::permitted, namespaces::run)
         .run()

@@ -62,7 +62,11 @@ impl Cluster {
     }
 
     pub(crate) fn start_site(&mut self, number: u16) {
-        let running = self.sites[&number].start();
+        self.enter(number, self.sites[&number].start());
+    }
+
+    /// One of the sites runs from now on: the others find it.
+    pub(crate) fn enter(&mut self, number: u16, running: Running) {
         let link = running.link.expect("it has peers");
         self.lines.iter().filter(|((_, to), _)| *to == number).for_each(|(_, line)| line.aim(link));
         self.running.insert(number, running);

@@ -133,9 +133,18 @@ impl Site {
 
     /// Starts a server on the port that an earlier one had.
     pub(crate) fn start_at(&self, resp: SocketAddr) -> Running {
+        self.start_at_addresses(&resp.to_string(), &self.free_port())
+    }
+
+    /// Starts a server on both ports that an earlier one had.
+    pub(crate) fn start_at_both(&self, resp: SocketAddr, http: SocketAddr) -> Running {
+        self.start_at_addresses(&resp.to_string(), &http.to_string())
+    }
+
+    fn start_at_addresses(&self, resp: &str, http: &str) -> Running {
         let until = Instant::now() + PORT_WITHIN;
         loop {
-            if let Some(running) = self.try_start(&resp.to_string()) {
+            if let Some(running) = self.try_start_at(resp, http) {
                 return running;
             }
             let said = self.said();
@@ -156,8 +165,12 @@ impl Site {
 
     /// Starts a server; `None` if it ends before it is ready.
     pub(crate) fn try_start(&self, resp: &str) -> Option<Running> {
+        self.try_start_at(resp, &self.free_port())
+    }
+
+    fn try_start_at(&self, resp: &str, http: &str) -> Option<Running> {
         let mut child = self
-            .command(resp, &self.free_port())
+            .command(resp, http)
             .stdout(Stdio::piped())
             .stderr(self.log_file())
             .spawn()
