@@ -28,7 +28,7 @@ pub(crate) use self::books::a_value_tells_of_every_add;
 use self::{books::Books, life::Life, servers::Servers};
 use crate::{
     directory::Work,
-    harness::{cluster::wait, random::Random},
+    harness::{cluster::PATIENCE, random::Random},
 };
 
 const EDGES: usize = 200;
@@ -39,6 +39,7 @@ const SECONDS: u64 = 12;
 const LEAVE_AT_A_TIME: usize = 8;
 /// Nobody may count anything when everybody has left.
 const QUIET: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// An edge: a state file, and what its processes have reported.
 #[derive(Debug)]
@@ -142,10 +143,19 @@ fn leave(edges: Mutex<VecDeque<Edge>>, servers: &Servers, random: &mut Random) -
 
 /// Every site shows what was reported, and no server keeps anything of an edge.
 fn check(edges: &[Edge], servers: &Servers) {
-    wait("every add is at every site", || servers.missing(edges).is_none());
-    wait("nothing is left of any edge", || servers.keep().is_empty());
+    until_nothing(|| servers.missing(edges));
+    until_nothing(|| servers.keep());
     thread::sleep(QUIET);
     assert_eq!(servers.missing(edges), None, "nothing changes any more");
-    assert_eq!(servers.keep(), Vec::<String>::new());
+    assert_eq!(servers.keep(), None);
     servers.balance();
+}
+
+/// Waits until there is nothing to be said any more.
+fn until_nothing(wrong: impl Fn() -> Option<String>) {
+    let until = Instant::now() + PATIENCE;
+    while let Some(wrong) = wrong() {
+        assert!(Instant::now() < until, "after {PATIENCE:?}: {wrong}");
+        thread::sleep(LOOK_EVERY);
+    }
 }

@@ -144,7 +144,7 @@ impl Servers {
     }
 
     /// What any of them keeps of others: open slots, copies of tokens, last words.
-    pub(crate) fn keep(&self) -> Vec<String> {
+    pub(crate) fn keep(&self) -> Option<String> {
         let names = ["slots:", "tokens:", "tokens_for_others:", "last_words:"];
         let mut kept = Vec::new();
         for number in 1..=RELAY {
@@ -155,7 +155,7 @@ impl Servers {
             let lines = text.lines().filter(|line| names.iter().any(|name| line.starts_with(name)));
             kept.extend(lines.filter(|line| !line.ends_with(":0")).map(|line| format!("{number}: {line}")));
         }
-        kept
+        (!kept.is_empty()).then(|| kept.join(", "))
     }
 
     pub(crate) fn balance(&self) {
