@@ -5,12 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_engine::handoff::exchange::{self, Exchange, Exchanged, ShardAnswer};
 use quipu_engine::handoff::{Name, Opening, Server, Transient};
-use quipu_engine::{Action, Add, Command, Host, Moment, Released, Settings, Ticket};
+use quipu_engine::{Action, Add, Command, Host, Moment, Released, Reply, Settings, Ticket};
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
-use ureq::Agent as Http;
+use ureq::{Agent as Http, Body, http::Response};
 
-use super::Done;
 use crate::failure::Failure;
 
 /// An edge is one shard.
@@ -20,10 +19,27 @@ const EXCHANGES_MAX: usize = 6;
 /// A server that takes longer does not answer any more.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 
+/// What edges have said and heard: the bodies of requests and answers.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Done {
+    pub(super) requests: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) received_bytes: u64,
+}
+
+impl Done {
+    pub(super) fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.sent_bytes += other.sent_bytes;
+        self.received_bytes += other.received_bytes;
+    }
+}
+
 /// A server, and a connection to it that edges share.
 pub(super) struct Agent {
     http: Http,
     url: String,
+    adds: String,
     cluster: String,
     server: Server,
 }
@@ -39,23 +55,39 @@ impl Agent {
         let (http, url) = (config.build().into(), format!("http://{address}/v1/exchange"));
         let mut done = Done::default();
         let Exchanged { cluster, server, .. } = post(&http, &url, &Exchange::default(), &mut done)?;
-        Ok(Self { http, url, cluster, server })
+        let adds = format!("http://{address}/v1/counters");
+        Ok(Self { http, url, adds, cluster, server })
+    }
+
+    /// A plain add of 1 over HTTP, as whoever is no edge makes it.
+    pub(super) fn add(&self, key: &str) -> Result<Done, Failure> {
+        let (url, body) = (format!("{}/{key}/add", self.adds), r#"{"amount":1}"#);
+        let answer = self.http.post(&url).header("content-type", "application/json").send(body);
+        let received = read(answer, &url)?;
+        Ok(Done { requests: 1, sent_bytes: body.len() as u64, received_bytes: received.len() as u64 })
+    }
+}
+
+/// The body of an answer that is none of failure.
+fn read(answer: Result<Response<Body>, ureq::Error>, url: &str) -> Result<Vec<u8>, Failure> {
+    let failed = |what: String| Failure::failed(format!("{url}: {what}"));
+    let mut answer = answer.map_err(|error| failed(error.to_string()))?;
+    let bytes = answer.body_mut().read_to_vec().map_err(|error| failed(error.to_string()))?;
+    if answer.status().is_success() {
+        Ok(bytes)
+    } else {
+        Err(failed(String::from_utf8_lossy(&bytes).into_owned()))
     }
 }
 
 fn post(http: &Http, url: &str, request: &Exchange, done: &mut Done) -> Result<Exchanged, Failure> {
-    let failed = |what: String| Failure::failed(format!("{url}: {what}"));
     let body = exchange::encode(request);
     done.requests += 1;
     done.sent_bytes += body.len() as u64;
     let answer = http.post(url).header("content-type", "application/cbor").send(&body[..]);
-    let mut answer = answer.map_err(|error| failed(error.to_string()))?;
-    let bytes = answer.body_mut().read_to_vec().map_err(|error| failed(error.to_string()))?;
-    if !answer.status().is_success() {
-        return Err(failed(String::from_utf8_lossy(&bytes).into_owned()));
-    }
+    let bytes = read(answer, url)?;
     done.received_bytes += bytes.len() as u64;
-    exchange::decode(&bytes).map_err(|error| failed(error.to_string()))
+    exchange::decode(&bytes).map_err(|error| Failure::failed(format!("{url}: {error}")))
 }
 
 /// One that lives in memory.
@@ -64,13 +96,14 @@ pub(super) struct Edge {
 }
 
 impl Edge {
-    pub(super) fn new(seed: u64, number: u64) -> Self {
+    /// One that counts on so many counters at most.
+    pub(super) fn new(seed: u64, number: u64, pending_max: usize) -> Self {
         let mut name = [0; 16];
         // The first byte decides where it is stored: as various as those of edges that draw theirs.
         name[..8].copy_from_slice(&(number ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         name[8..].copy_from_slice(&number.to_be_bytes());
         let transient =
-            Transient { name: Name::drawn(name), tier: 2, opening: Opening::default(), pending_max: 1 };
+            Transient { name: Name::drawn(name), tier: 2, opening: Opening::default(), pending_max };
         let settings = Settings { transient: Some(transient), ..Settings::default() };
         let memory = Memory::new();
         let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, Flush::Now);
@@ -78,14 +111,19 @@ impl Edge {
         Self { host }
     }
 
-    pub(super) fn add(&mut self, key: &[u8]) {
+    pub(super) fn add(&mut self, key: &[u8]) -> Result<(), Failure> {
         let action = Action::Add { add: Add::of(1), operation: None };
         self.host.submit(SHARD, Ticket(0), Command { key, action }, now());
-        self.commit();
+        match self.commit().replies.first() {
+            Some((_, Reply::Added(_))) => Ok(()),
+            other => Err(Failure::failed(format!("an edge does not count: {other:?}"))),
+        }
     }
 
-    fn commit(&mut self) {
-        self.host.commit(now(), &mut Released::default());
+    fn commit(&mut self) -> Released {
+        let mut released = Released::default();
+        self.host.commit(now(), &mut released);
+        released
     }
 
     /// One exchange.

@@ -1,5 +1,6 @@
 //! The server that edges hand over to: an ordinary one, and what can be seen of it from outside.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,9 +47,23 @@ impl Server {
         Agent::new(self.site.http)
     }
 
+    /// Where edges find it.
+    pub(super) fn address(&self) -> SocketAddr {
+        self.site.http
+    }
+
     fn metric(&self, name: &str) -> Result<u64, Failure> {
+        self.metric_of(name, "")
+    }
+
+    fn metric_of(&self, name: &str, label: &str) -> Result<u64, Failure> {
         let api = self.site.api().ok_or_else(|| Failure::failed("the server has ended by itself"))?;
-        api.metric(name).map_err(Failure::failed)
+        api.metric_of(name, label).map_err(Failure::failed)
+    }
+
+    /// How many requests of edges it has answered since it was started.
+    pub(super) fn exchanges(&self) -> Result<u64, Failure> {
+        self.metric_of("quipu_http_requests_total", "route=\"/v1/exchange\"")
     }
 
     pub(super) fn standing(&mut self) -> Result<Standing, Failure> {

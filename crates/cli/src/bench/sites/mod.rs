@@ -59,7 +59,11 @@ fn measure(args: &Args, folder: &Path, bar: &ProgressBar) -> Result<Results, Fai
     Ok(Results { traffic, sights, works })
 }
 
-fn write(path: Option<&Path>, text: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
+/// Writes a file, if one is wanted.
+pub(super) fn write(
+    path: Option<&Path>,
+    text: impl FnOnce() -> Result<String, Failure>,
+) -> Result<(), Failure> {
     let Some(path) = path else { return Ok(()) };
     std::fs::write(path, text()?)
         .map_err(|error| Failure::failed(format!("cannot write {}: {error}", path.display())))

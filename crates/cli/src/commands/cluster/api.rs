@@ -106,11 +106,12 @@ impl Api {
         Ok(read_metrics(&self.metrics()?))
     }
 
-    /// A metric, of all workers together.
-    pub(crate) fn metric(&self, name: &str) -> Result<u64, String> {
+    /// A metric that has labels, this one among them if it is not empty; of all others together, such as workers.
+    pub(crate) fn metric_of(&self, name: &str, label: &str) -> Result<u64, String> {
         let text = self.metrics()?;
         let lines =
             text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
+        let lines = lines.filter(|(labels, _)| labels.contains(label));
         let values: Vec<f64> = lines.filter_map(|(_, value)| value.parse().ok()).collect();
         if values.is_empty() { Err(bad(name)) } else { Ok(whole(values.iter().sum())) }
     }

@@ -5,7 +5,7 @@
 //! [`screen`] or as [`plain`] text.
 
 pub(crate) mod api;
-mod cable;
+pub(crate) mod cable;
 mod keys;
 mod order;
 mod plain;
