@@ -56,7 +56,7 @@ fn crowd_text(args: &Args, Crowd { done, seconds, before, after, end }: &Crowd) 
     let Standing { slots, folded, tokens, .. } = after;
     text += &row("slots, folded slots, tokens after", format_args!("{slots}, {folded}, {tokens}"));
     if let End::Vanished { folded } = end {
-        let bytes = folded.folded_bytes as f64 / slots.max(&1).to_owned() as f64;
+        let bytes = folded.folded_bytes as f64 / (*slots).max(1) as f64;
         text += &row("memory of an open slot", format_args!("{each:.1} bytes"));
         text += &row("memory of a folded slot", format_args!("{bytes:.3} bytes"));
     }
@@ -106,16 +106,21 @@ fn per_minute(idle: &Idle, requests: u64) -> f64 {
 
 fn counting_text(ways: &[Way]) -> String {
     let mut text =
-        "| at the edge | per second | for each bare flush (least to most) |\n|---|---|---|\n".to_owned();
+        "| at the edge | per second (least to most) | for each bare flush |\n|---|---|---|\n".to_owned();
     for way in ways {
-        let Spread { median, least, most } = over_bare(ways, way);
-        text += &format!(
-            "| {} | {:.0} | {median:.2} ({least:.2} to {most:.2}) |\n",
-            way.label,
-            spread(way.per_second.iter().copied()).median,
-        );
+        let Spread { median, least, most } = spread(way.per_second.iter().copied());
+        let ratio = match way.is_durable() {
+            true => shown(over_bare(ways, way)),
+            // Nobody waits for the disk.
+            false => String::new(),
+        };
+        text += &format!("| {} | {median:.0} ({least:.0} to {most:.0}) | {ratio} |\n", way.label);
     }
     text
+}
+
+fn shown(Spread { median, least, most }: Spread) -> String {
+    format!("{median:.2} ({least:.2} to {most:.2})")
 }
 
 /// In units of the bare flushes of the same round, which come first.
