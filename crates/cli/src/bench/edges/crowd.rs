@@ -54,7 +54,7 @@ pub(super) fn measure(args: &Args, folder: &Path) -> Result<Crowd, Failure> {
         true => crowd("edges that vanish", args, &server, edges, vanish)?,
     };
     let seconds = begun.elapsed().as_secs_f64();
-    let after = server.settled()?;
+    let after = server.settled(if args.vanish { args.edges } else { 0 })?;
     let end = if args.vanish {
         must_be(args.warm(), server.counted()?)?;
         server.restart_with_ttl(FOLD_AFTER)?;

@@ -40,11 +40,11 @@ pub(super) struct Idle {
 pub(super) fn measure(args: &Args, folder: &Path) -> Result<Idle, Failure> {
     let mut server = Server::start(folder)?;
     drop(edges(&server, FIRST)?);
-    let before = server.settled()?;
+    let before = server.settled(0)?;
     let bar = progress::bar("idle edges");
     let edges = edges(&server, args.idle)?;
     let requests = while_idle(args, &server)?;
-    let after = server.settled()?;
+    let after = server.settled(0)?;
     progress::show(&bar, 0.5);
     let watch = |(number, edge): (usize, &Edge)| edge.watch(key(number)).map_err(Failure::failed);
     let watches = edges.iter().enumerate().map(watch).collect::<Result<Vec<Watch>, Failure>>()?;

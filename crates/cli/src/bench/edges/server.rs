@@ -11,6 +11,8 @@ use crate::failure::Failure;
 
 /// What takes longer does not come any more.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// What has not changed for so long does not change any more.
+const UNCHANGED: Duration = Duration::from_secs(5);
 /// How often is looked. The server reports every quarter of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -77,14 +79,16 @@ impl Server {
         })
     }
 
-    /// How it stands when its reports have come to rest.
-    pub(super) fn settled(&mut self) -> Result<Standing, Failure> {
-        let until = Instant::now() + PATIENCE;
-        let mut before = self.standing()?;
+    /// How it stands when it reports so many slots; or others, and these have not changed for a while.
+    pub(super) fn settled(&mut self, slots: u64) -> Result<Standing, Failure> {
+        let (mut before, mut since) = (self.standing()?, Instant::now());
         loop {
             thread::sleep(LOOK_EVERY);
             let now = self.standing()?;
-            if (now.slots, now.folded) == (before.slots, before.folded) || Instant::now() > until {
+            if now.slots != before.slots {
+                since = Instant::now();
+            }
+            if now.slots == slots || since.elapsed() > UNCHANGED {
                 return Ok(now);
             }
             before = now;
