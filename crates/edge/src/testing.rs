@@ -338,7 +338,7 @@ impl Shared {
                 shard,
                 match commit(&mut host) {
                     Some(Reply::Visited(answer)) => ShardAnswer::Visited(answer),
-                    Some(Reply::Refused(refusal)) => ShardAnswer::Refused(refusal.to_string()),
+                    Some(Reply::Refused(refusal)) => refusal.into(),
                     other => ShardAnswer::Refused(format!("{other:?}")),
                 },
             ));

@@ -89,6 +89,7 @@ impl Edge {
                     taken.expect("an honest server");
                 }
                 ShardAnswer::Refused(why) => refused.push(why),
+                ShardAnswer::Copy => refused.push("a copy".to_owned()),
             }
         }
         self.commit();

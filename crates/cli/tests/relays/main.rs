@@ -7,6 +7,7 @@ mod harness;
 mod edge;
 mod handing;
 mod passing;
+mod program;
 mod refused;
 mod retiring;
 

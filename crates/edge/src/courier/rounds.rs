@@ -29,6 +29,8 @@ struct Answers {
     visited: Vec<(u16, Box<Answer>)>,
     /// The first refusal.
     refused: Option<String>,
+    /// The state is used twice.
+    is_copy: bool,
 }
 
 impl Courier {
@@ -163,7 +165,7 @@ impl Courier {
         let asked: Vec<u16> = visits.iter().map(|(shard, _)| *shard).collect();
         let exchange = Exchange { cluster: self.cluster.clone(), visits };
         let exchanged = self.http.exchange(address, &exchange, self.time_left())?;
-        let Answers { visited, refused } = self.check(address, server, &asked, exchanged)?;
+        let Answers { visited, refused, is_copy } = self.check(address, server, &asked, exchanged)?;
         let could_not_count = visited.iter().any(|(_, answer)| answer.refused);
         let heard = self.ask(|reply| Request::Answered { server, answers: visited, reply });
         let Heard { open, bad } = heard.ok_or(SyncError::Closed)?.map_err(not_stored)?;
@@ -173,7 +175,8 @@ impl Courier {
         }
         let server = address.clone();
         match refused {
-            Some(why) if why == (Refusal::Copy { of: self.name }).to_string() => {
+            _ if is_copy => {
+                let why = Refusal::Copy { of: self.name };
                 Err(SyncError::Copy { server, why: format!("{why}.") })
             }
             Some(why) => Err(SyncError::Refused { server, why }),
@@ -214,6 +217,7 @@ impl Courier {
             match answer {
                 ShardAnswer::Visited(answer) => sorted.visited.push((shard, answer)),
                 ShardAnswer::Refused(why) => sorted.refused = sorted.refused.or(Some(why)),
+                ShardAnswer::Copy => sorted.is_copy = true,
             }
         }
         Ok(sorted)

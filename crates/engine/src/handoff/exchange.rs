@@ -6,6 +6,7 @@
 use minicbor::{Decode, Encode};
 
 use super::{Adoption, Answer, Estate, Server, Visit};
+use crate::Refusal;
 
 /// The format of both.
 const FORMAT: u8 = 1;
@@ -50,6 +51,18 @@ pub enum ShardAnswer {
     /// It has not, and says why. Nothing has changed there.
     #[n(1)]
     Refused(#[n(0)] String),
+    /// It has not: two use the state of whoever asks. Nothing has changed there.
+    #[n(2)]
+    Copy,
+}
+
+impl From<Refusal> for ShardAnswer {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Copy { .. } => Self::Copy,
+            other => Self::Refused(other.to_string()),
+        }
+    }
 }
 
 /// What a relay that retires leaves of one shard.

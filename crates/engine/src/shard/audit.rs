@@ -3,7 +3,7 @@
 use quipu_crdt::Pn;
 
 use super::{Shard, tally};
-use crate::{SiteId, Unfinished};
+use crate::{SiteId, Unfinished, handoff::HandoffStats};
 
 /// What was counted at this site and why, and what is known of the others. Totals are modulo 2^64.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,9 @@ impl Shard {
             let missing = own.position.saturating_sub(peer.received(self.settings.site));
             *sum.behind.entry(*site).or_default() += missing;
         }
+        let HandoffStats { slots, cached, notices, .. } = self.desk.stats();
+        sum.kept += cached + notices;
+        sum.slots += slots;
     }
 
     /// Has this site, which joins, everything that the others had when they listed it?

@@ -3,8 +3,10 @@
 
 mod bounded;
 mod folding;
+mod leaving;
 mod relays;
 mod same_steps;
+mod stored;
 mod storm;
 mod vectors;
 mod world;

@@ -85,6 +85,26 @@ fn a_handoff_is_written_as_documented() {
 }
 
 #[test]
+fn a_copy_is_refused_as_documented() {
+    let (mut site, mut edge, mut copy) = (Node::site(1, Settings::default()), Node::edge(1), Node::edge(1));
+    let server = site.server();
+    edge.restart(0);
+    edge.restart(0);
+    edge.add(b"hits", 5, 0);
+    copy.add(b"hits", 5, 0);
+    edge.exchange(&mut site, true, 0); // There is a slot for it now.
+    let (shard, visit) = copy.visits(server, true, 0).remove(0);
+    let Reply::Refused(refusal) = site.take(shard, visit, 0) else { panic!("it is refused") };
+    let answers = vec![(shard, ShardAnswer::from(refusal))];
+    assert_eq!(answers, [(shard, ShardAnswer::Copy)]);
+    check(
+        "exchange-copy",
+        "Somebody else uses your state; nothing was done",
+        &Exchanged { cluster: "quipu".to_owned(), server, answers },
+    );
+}
+
+#[test]
 fn what_a_relay_leaves_is_written_as_documented() {
     let (mut site, mut relay, mut edge) = (Node::site(1, Settings::default()), Node::relay(1), Node::edge(1));
     edge.add(b"hits", 5, 0);

@@ -7,7 +7,7 @@ use quipu_engine::{
     handoff::{Answer, Name, Open, Opening, RELAY_TIER, Round, Server, Transient, Visit},
 };
 use quipu_storage::{
-    Flush, ShardId, Store,
+    Batch, Flush, Row, Scan, ShardId, Slice, Store, Table as _, Write,
     memory::{Memory, MemoryLog, MemoryTable},
 };
 
@@ -121,6 +121,39 @@ impl Node {
         let mut released = Released::default();
         self.host.commit(moment(now_ms), &mut released);
         released.replies
+    }
+
+    /// What is stored of a shard. It is not used any more then.
+    pub(crate) fn found(&self, shard: ShardId) -> Found {
+        let mut store = Store::new(self.memory.log(), self.memory.table());
+        let records = store.open(shard).expect("it opens").records;
+        let scan = Scan { slice: Slice::KEPT, prefix: b"", after: None, rows_max: 1_000 };
+        let rows = self.memory.table().scan(shard, scan).expect("it can be read").rows;
+        Found { records: records.into_iter().map(|record| record.bytes).collect(), rows }
+    }
+
+    /// One that finds this in a shard.
+    pub(crate) fn with(mut self, shard: ShardId, found: &Found, now_ms: u64) -> Self {
+        self.memory = Memory::new();
+        let write =
+            |(key, row): &(Vec<u8>, Row)| Write { slice: Slice::KEPT, key: key.clone(), row: row.clone() };
+        let writes: Vec<Write> = found.rows.iter().map(write).collect();
+        self.memory.table().put(shard, &writes).expect("nothing fails here");
+        let mut store = Store::new(self.memory.log(), self.memory.table());
+        store.open(shard).expect("it opens");
+        for record in &found.records {
+            store.commit(&[Batch { shard, record: record.clone() }], Flush::Now);
+        }
+        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, now_ms);
+        self
+    }
+
+    /// All that is stored is in the table, and nothing in the log.
+    pub(crate) fn checkpoint(&mut self, now_ms: u64) {
+        for shard in self.shards.clone() {
+            self.host.checkpoint(shard, moment(now_ms));
+        }
+        self.commit(now_ms);
     }
 
     fn shard_of(&self, key: &[u8]) -> ShardId {
@@ -240,6 +273,46 @@ impl Node {
     pub(crate) fn ask(&mut self, key: &[u8]) -> Option<i64> {
         self.host.ask(EDGE_SHARD, key)
     }
+}
+
+/// Stored bytes.
+pub(crate) struct Found {
+    records: Vec<Vec<u8>>,
+    rows: Vec<(Vec<u8>, Row)>,
+}
+
+impl Found {
+    /// A line for each, with a space before it.
+    pub(crate) fn to_text(&self) -> String {
+        let records = self.records.iter().map(|bytes| format!(" record {}\n", hex(bytes)));
+        let row =
+            |(key, row): &(Vec<u8>, Row)| format!(" row {} {} {}\n", hex(key), row.version, hex(&row.bytes));
+        records.chain(self.rows.iter().map(row)).collect()
+    }
+
+    pub(crate) fn from_text<'a>(lines: impl Iterator<Item = &'a str>) -> Self {
+        let mut found = Self { records: Vec::new(), rows: Vec::new() };
+        for line in lines {
+            match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["record", bytes] => found.records.push(from_hex(bytes)),
+                ["row", key, version, bytes] => {
+                    let version = version.parse().expect("a number");
+                    found.rows.push((from_hex(key), Row { version, bytes: from_hex(bytes) }));
+                }
+                ref other => panic!("{other:?}"),
+            }
+        }
+        found
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn from_hex(text: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len()).step_by(2).map(byte).collect()
 }
 
 fn open(

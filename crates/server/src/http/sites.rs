@@ -55,6 +55,10 @@ pub struct DrainingFacts {
     pub operations: u64,
     /// Who lacks some of its changes.
     pub behind: Vec<BehindFacts>,
+    /// Tokens and last words of edges and relays that have not arrived where they are meant to.
+    pub kept: u64,
+    /// Slots of edges and relays that are in the middle of a handoff, or never came back.
+    pub slots: u64,
 }
 
 /// A site that lacks some of another one's changes.
@@ -74,6 +78,8 @@ impl DrainingFacts {
             commands: draining.commands,
             operations: draining.operations,
             behind: draining.behind.iter().map(behind).collect(),
+            kept: draining.kept,
+            slots: draining.slots,
         }
     }
 }

@@ -122,6 +122,14 @@ pub struct Draining {
     /// Who lacks some of its changes.
     #[n(3)]
     pub behind: Vec<Behind>,
+    /// Tokens and last words of edges and relays that have not arrived where they are meant to.
+    #[n(4)]
+    #[cbor(default)]
+    pub kept: u64,
+    /// Slots of edges and relays that are in the middle of a handoff, or never came back. It waits for them for a while.
+    #[n(5)]
+    #[cbor(default)]
+    pub slots: u64,
 }
 
 /// A site that lacks some of another one's changes.

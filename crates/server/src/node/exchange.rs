@@ -48,12 +48,9 @@ impl Node {
         for (shard, answered) in asked {
             let answer = match answered.await {
                 Ok(Reply::Visited(answer)) => ShardAnswer::Visited(answer),
-                Ok(Reply::Refused(refusal)) => ShardAnswer::Refused(refusal.to_string()),
+                Ok(Reply::Refused(refusal)) => refusal.into(),
                 Ok(_) => ShardAnswer::Refused("the server has answered something else".to_owned()),
-                Err(_) => {
-                    let why = Refusal::NotStored("the server is stopping; ask again".to_owned());
-                    ShardAnswer::Refused(why.to_string())
-                }
+                Err(_) => Refusal::NotStored("the server is stopping; ask again".to_owned()).into(),
             };
             answers.push((shard, answer));
         }

@@ -6,7 +6,11 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use quipu_engine::{
@@ -25,6 +29,10 @@ use crate::{
     links::{Behind, Draining, Frame},
 };
 
+/// So long a site that leaves waits for edges and relays that have slots there. Edges come again after 30 seconds at most,
+/// unless they are gone, and those may come back years later.
+const SLOTS_WAIT_MAX: Duration = Duration::from_secs(45);
+
 /// Whether this site is to leave.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -34,6 +42,8 @@ pub(super) struct Leaving {
     changes: AtomicU64,
     /// It is to leave, or has said so and not taken it back yet.
     takes_no_writes: AtomicBool,
+    /// Since when it is to leave, in this run.
+    since: Mutex<Instant>,
     changed: Notify,
 }
 
@@ -43,6 +53,7 @@ impl Leaving {
             wanted: AtomicBool::new(wanted),
             changes: AtomicU64::new(0),
             takes_no_writes: AtomicBool::new(wanted),
+            since: Mutex::new(Instant::now()),
             changed: Notify::new(),
         }
     }
@@ -56,6 +67,11 @@ impl Leaving {
     /// Does this site take no writes, because it is about to leave?
     pub(super) fn takes_no_writes(&self) -> bool {
         self.takes_no_writes.load(Ordering::Acquire)
+    }
+
+    /// Those who are in the middle of a handoff have had time to come back.
+    fn has_waited_for_slots(&self) -> bool {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > SLOTS_WAIT_MAX
     }
 
     fn is_wanted(&self) -> bool {
@@ -81,6 +97,7 @@ impl Shared {
             self.folder.store_leaving(leaves)?;
             leaving.wanted.store(leaves, Ordering::Release);
             leaving.changes.fetch_add(1, Ordering::AcqRel);
+            *leaving.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
             leaving.follow(&state.council);
             tracing::info!(leaves, "this site is told to leave the cluster, or to stay");
         }
@@ -245,10 +262,10 @@ pub(super) async fn attend(node: &Node) {
         return;
     }
     let Some(unfinished) = node.unfinished().await else { return };
-    let is_drained = unfinished == Unfinished::default();
-    let behind = unfinished.behind.into_iter().map(|(site, changes)| Behind { site, changes });
-    let Unfinished { commands, operations, .. } = unfinished;
-    shared.tell_draining(Draining { leaves: true, commands, operations, behind: behind.collect() });
+    let is_drained = unfinished.is_nothing() && (unfinished.slots == 0 || leaving.has_waited_for_slots());
+    let Unfinished { commands, operations, behind, kept, slots } = unfinished;
+    let behind = behind.into_iter().map(|(site, changes)| Behind { site, changes }).collect();
+    shared.tell_draining(Draining { leaves: true, commands, operations, behind, kept, slots });
     if is_drained {
         log(shared.take_step(|council| match leaving.changes.load(Ordering::Acquire) == changes {
             true => council.leave(),
@@ -272,6 +289,8 @@ impl Node {
             let part = self.ask(worker, |answer| Mail::Unfinished { answer }).await.ok()??;
             sum.commands += part.commands;
             sum.operations += part.operations;
+            sum.kept += part.kept;
+            sum.slots += part.slots;
             for (site, changes) in part.behind {
                 *sum.behind.entry(site).or_default() += changes;
             }

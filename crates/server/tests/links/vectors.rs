@@ -97,7 +97,10 @@ fn frames_are_written_and_read_as_documented() {
     check("council", &Frame::Council(b"any bytes"));
     check("leave", &Frame::Leave { leaves: true });
     let behind = vec![Behind { site: site(2), changes: 12 }];
-    check("draining", &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind }));
+    check(
+        "draining",
+        &Frame::Draining(Draining { leaves: true, commands: 1, operations: 300, behind, kept: 2, slots: 5 }),
+    );
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -140,6 +140,7 @@ impl Edge {
                     .answered(SHARD, shard, agent.server, &answer, now())
                     .map_err(|error| Failure::failed(error.to_string()))?,
                 ShardAnswer::Refused(why) => return Err(Failure::failed(why)),
+                ShardAnswer::Copy => return Err(Failure::failed("the server takes an edge for a copy")),
             }
         }
         self.commit();

@@ -226,9 +226,12 @@ fn what_is_open(draining: &Value) -> String {
         format!("site {} lacks up to {} changes", it["site"].as_str().unwrap_or("?"), number(&it["changes"]))
     });
     let mut open: Vec<String> = behind.collect();
-    for (name, what) in
-        [("operations", "operations are not settled"), ("commands", "commands wait for other sites")]
-    {
+    for (name, what) in [
+        ("operations", "operations are not settled"),
+        ("commands", "commands wait for other sites"),
+        ("kept", "tokens or last words of edges and relays have not arrived"),
+        ("slots", "slots of edges and relays are open"),
+    ] {
         let count = number(&draining[name]);
         if count > 0 {
             open.push(format!("{count} {what}"));

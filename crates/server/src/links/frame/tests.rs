@@ -42,6 +42,8 @@ fn all() -> Vec<Frame<'static>> {
             commands: 1,
             operations: u64::MAX,
             behind: vec![Behind { site: SiteId::FIRST, changes: 7 }],
+            kept: 3,
+            slots: u64::MAX,
         }),
     ]
 }

@@ -2,7 +2,7 @@
 //! answers back to the workers.
 
 use quipu_engine::{
-    Reply,
+    Refusal, Reply,
     handoff::{
         RELAY_TIER, Round, Server, Visit,
         exchange::{self, EXCHANGE_MESSAGE_BYTES_MAX, Exchange, Exchanged, ShardAnswer},
@@ -141,6 +141,11 @@ impl Node {
                 ShardAnswer::Visited(answer) => answer,
                 ShardAnswer::Refused(why) => {
                     refused = Some(why);
+                    continue;
+                }
+                ShardAnswer::Copy => {
+                    let of = self.shared.server().name;
+                    refused = Some(Refusal::Copy { of }.to_string());
                     continue;
                 }
             };

@@ -1,0 +1,100 @@
+//! Programs with the crate `quipu-edge` whose server is a relay, and a site that leaves while one of them hands over.
+
+use std::{
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+use quipu_edge::Edge as Program;
+
+use super::*;
+use harness::Cluster;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn url(running: &Running) -> String {
+    format!("http://{}", running.http)
+}
+
+#[test]
+fn a_program_hands_over_to_a_relay_and_reads_there() {
+    let mut parent = Parent::start();
+    let site = relay(&[&parent], "");
+    let relay = site.start();
+    wait_for_info(&relay, "replication", "link=up");
+    parent.running().client().call("INCRBY hits 100");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("state.quipu");
+    let edge = Program::open(&path, [url(&relay)]).expect("it opens");
+    edge.add("hits", 7).expect("it is counted");
+    edge.subtract("stock", 2).expect("it is counted");
+    edge.flush(PATIENCE).expect("a relay takes it");
+    parent.wait_for("hits", 107);
+    parent.wait_for("stock", -2);
+    wait("the edge knows what all have counted", || edge.value("hits").expect("a value").value == 107);
+    let mut watch = edge.watch("hits").expect("a watch");
+    parent.running().client().call("INCRBY hits 3");
+    let seen = std::iter::repeat_with(|| watch.next(PATIENCE)).flatten().find(|it| it.value == 110);
+    assert!(seen.is_some());
+
+    // The relay takes it while its parent is away, and the process ends without a word.
+    parent.kill();
+    edge.add("hits", 1).expect("it is counted");
+    edge.flush(PATIENCE).expect("a relay takes it");
+    edge.add("hits", 1).expect("it is counted");
+    drop(edge);
+    parent.go_on();
+    let edge = Program::open(&path, [url(&relay)]).expect("it opens again");
+    edge.retire(PATIENCE).expect("it retires");
+    assert!(!path.exists());
+    parent.wait_for("hits", 112);
+    wait("nothing is left", || keeps(&relay).is_empty() && keeps(parent.running()).is_empty());
+    relay.stop();
+}
+
+#[test]
+fn a_program_goes_from_a_relay_to_a_site_and_back() {
+    let parent = Parent::start();
+    let site = relay(&[&parent], "");
+    let relay = site.start();
+    wait_for_info(&relay, "replication", "link=up");
+    let servers = [url(&relay), url(parent.running())];
+    let edge = Program::in_memory(&servers).expect("it opens");
+    for round in 0..10_usize {
+        edge.add("hits", 1).expect("it is counted");
+        edge.use_server(&servers[round % 2]).expect("an address");
+        // Half a handoff, whatever it comes to.
+        let _ = edge.sync();
+    }
+    edge.retire(PATIENCE).expect("it retires");
+    parent.wait_for("hits", 10);
+    wait("nothing is left", || keeps(&relay).is_empty() && keeps(parent.running()).is_empty());
+    stays_so(Duration::from_secs(1), || parent.value("hits") == 10);
+    relay.stop();
+}
+
+fn remove(site: u16, at: &Running) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+    command.args(["site", "remove", &site.to_string(), "--server", &url(at)]).stdout(Stdio::piped());
+    command.spawn().expect("it starts")
+}
+
+#[test]
+fn a_site_that_leaves_waits_for_edges_that_have_begun_to_hand_over() {
+    let cluster = Cluster::start(2, &format!("--shards {SHARDS}"));
+    cluster.wait_for_link(1, 2);
+    let mut edge = Edge::new(1);
+    edge.add("hits", 5);
+    assert_eq!(edge.exchange(cluster.running(2).http, true), Some(vec![]), "it has a slot");
+    let mut removal = remove(2, cluster.running(1));
+    wait("site 2 takes no writes", || cluster.client(2).call("INCR other").is_error());
+    thread::sleep(Duration::from_secs(2));
+    assert_eq!(removal.try_wait().expect("it can be asked"), None, "the slot is open");
+    edge.flush(cluster.running(2).http);
+    let output = removal.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("1 slots of edges and relays are open"), "{said}");
+    wait("site 1 has it", || cluster.client(1).call("GET hits").count() == 5);
+}
