@@ -42,7 +42,7 @@ impl Life {
         // Each tries the servers in another order.
         let from = index(&mut self.random, self.servers.len());
         self.servers.rotate_left(from);
-        if edge.number % COMMANDS_ONE_IN == 0 {
+        if edge.number.is_multiple_of(COMMANDS_ONE_IN) {
             (0..1 + self.random.below(COMMANDS_MAX)).for_each(|_| self.command(edge));
         } else {
             self.program(edge);

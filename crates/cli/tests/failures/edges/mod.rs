@@ -74,7 +74,7 @@ pub(crate) fn edges_and_servers_are_killed() {
     let work_for = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let killed = live_and_kill(&edges, &mut servers, at_a_time, work_for, &mut random);
     servers.start_all();
-    let edges = leave(edges, &servers, &mut random);
+    let edges = leave(&edges, &servers, &mut random);
     check(&edges, &servers);
     let sum = |of: fn(&Edge) -> u64| edges.iter().map(of).sum::<u64>();
     let (adds, doubts) = (sum(|edge| edge.books.reported()), sum(|edge| edge.books.in_doubt()));
@@ -123,12 +123,12 @@ fn live_and_kill(
 }
 
 /// All edges hand over the rest and retire.
-fn leave(edges: Mutex<VecDeque<Edge>>, servers: &Servers, random: &mut Random) -> Vec<Edge> {
+fn leave(edges: &Mutex<VecDeque<Edge>>, servers: &Servers, random: &mut Random) -> Vec<Edge> {
     let gone = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for _ in 0..LEAVE_AT_A_TIME {
             let mut life = Life::new(servers.addresses(), Random::new(random.next()));
-            let (edges, gone) = (&edges, &gone);
+            let gone = &gone;
             scope.spawn(move || {
                 loop {
                     let Some(mut edge) = edges.lock().expect("no edge fails").pop_front() else { return };
