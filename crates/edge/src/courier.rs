@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::handoff::{Name, Open, Server};
+use quipu_engine::handoff::{Cluster, Name, Open, Server};
 
 use self::goals::{Goal, GoalReply};
 
@@ -96,7 +96,7 @@ pub(crate) struct Courier {
     /// Which of the servers is chosen.
     current: usize,
     name: Name,
-    cluster: Option<String>,
+    cluster: Option<Cluster>,
     /// Who answers at which address, as far as they were asked since this opening.
     known: BTreeMap<Address, Server>,
     /// Where servers were seen in earlier openings.
@@ -131,7 +131,7 @@ impl Courier {
             signals,
             current: 0,
             name: identity.name,
-            cluster: identity.cluster.clone(),
+            cluster: identity.home(),
             known: BTreeMap::new(),
             places: places.filter_map(|(name, address)| Some((*name, address.parse().ok()?))).collect(),
             back_offs: BTreeMap::new(),

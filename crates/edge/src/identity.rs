@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
-use quipu_engine::handoff::Name;
+use quipu_engine::handoff::{Cluster, ClusterId, Name};
 use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write};
 
 use crate::{OpenError, random::random_bytes};
@@ -37,6 +37,9 @@ pub(crate) struct Identity {
     /// How often this was written.
     #[n(5)]
     version: u64,
+    /// The id of the cluster, once a server has told it.
+    #[n(6)]
+    cluster_id: Option<ClusterId>,
 }
 
 impl Identity {
@@ -45,7 +48,7 @@ impl Identity {
         let Some(row) = table.get(SHARD, Slice::KEPT, KEY)? else {
             let name = Name::drawn(random_bytes());
             let (cluster, shards, servers) = (None, None, BTreeMap::new());
-            let mut new = Self { name, openings: 0, cluster, shards, servers, version: 0 };
+            let mut new = Self { name, openings: 0, cluster, shards, servers, version: 0, cluster_id: None };
             new.write(table)?;
             return Ok(new);
         };
@@ -58,6 +61,17 @@ impl Identity {
             }
             None => Err(OpenError::Identity("the row is empty".to_owned())),
         }
+    }
+
+    /// The cluster that it counts for, once it has met a server.
+    pub(crate) fn home(&self) -> Option<Cluster> {
+        Some(Cluster { name: self.cluster.clone()?, id: self.cluster_id })
+    }
+
+    /// It counts for this one. What is known of it stays known.
+    pub(crate) fn settle(&mut self, cluster: Cluster) {
+        self.cluster = Some(cluster.name);
+        self.cluster_id = self.cluster_id.or(cluster.id);
     }
 
     /// Makes it durable.

@@ -17,7 +17,7 @@ use std::{
 
 use quipu_engine::{
     Action, Add, Command, Host, Moment, Refusal, Released, Reply, Settings, Ticket,
-    handoff::{Answer, BadAnswer, Name, Open, Opening, Server, Transient, Visit},
+    handoff::{Answer, BadAnswer, Cluster, Name, Open, Opening, Server, Transient, Visit},
 };
 use quipu_storage::{
     Flush, ShardId, StorageError, Store,
@@ -103,7 +103,7 @@ pub(crate) enum Request {
 /// A server that was met.
 #[derive(Debug, Clone)]
 pub(crate) struct Met {
-    pub(crate) cluster: String,
+    pub(crate) cluster: Cluster,
     pub(crate) name: Name,
     pub(crate) shards: u16,
     pub(crate) address: String,
@@ -112,7 +112,7 @@ pub(crate) struct Met {
 /// Why a server is not spoken to.
 #[derive(Debug)]
 pub(crate) enum NotMet {
-    OtherCluster { ours: String },
+    OtherCluster { ours: Cluster },
     OtherShards { ours: u16 },
     NotStored(StorageError),
 }

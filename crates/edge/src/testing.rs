@@ -15,7 +15,7 @@ use std::{
 use quipu_engine::{
     Action, Command, Envelope, Host, Membership, Moment, Released, Reply, Settings, Shards, SiteId, Ticket,
     handoff::{
-        HandoffStats, Name, Server,
+        Cluster, ClusterId, HandoffStats, Name, Server,
         exchange::{self, Exchange, Exchanged, ShardAnswer},
     },
 };
@@ -76,6 +76,7 @@ pub struct Site {
 #[derive(Debug)]
 struct Shared {
     cluster: Mutex<String>,
+    cluster_id: Mutex<Option<ClusterId>>,
     id: Mutex<SiteId>,
     host: Mutex<Host<MemoryLog, MemoryTable>>,
     /// For the next requests that say something.
@@ -123,6 +124,7 @@ impl Site {
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             cluster: Mutex::new(cluster.to_owned()),
+            cluster_id: Mutex::default(),
             id: Mutex::new(id),
             host: Mutex::new(host),
             faults: Mutex::default(),
@@ -156,6 +158,11 @@ impl Site {
             lock(&self.shared.faults).clear();
         }
         *lock(&self.shared.always) = fault;
+    }
+
+    /// From now on it knows that its cluster has the id of these bytes.
+    pub fn know_cluster_id(&self, byte: u8) {
+        *lock(&self.shared.cluster_id) = Some(ClusterId([byte; 16]));
     }
 
     /// It says that it belongs to another cluster.
@@ -325,9 +332,10 @@ impl Shared {
     }
 
     fn take(&self, exchange: Exchange, garble: Option<Garble>) -> (u16, Vec<u8>) {
-        let cluster = lock(&self.cluster).clone();
-        if let Some(theirs) = exchange.cluster.filter(|theirs| *theirs != cluster) {
-            let text = format!("the edge belongs to the cluster {theirs}, and this is a server of {cluster}");
+        let cluster = Cluster { name: lock(&self.cluster).clone(), id: *lock(&self.cluster_id) };
+        if let Some(theirs) = exchange.home().filter(|theirs| cluster.is_other(theirs)) {
+            let (theirs, ours) = (theirs.beside(&cluster), cluster.beside(&theirs));
+            let text = format!("the edge belongs to the cluster {theirs}, and this is a server of {ours}");
             return (409, format!("{{\"detail\":\"{text}\"}}").into_bytes());
         }
         let mut host = lock(&self.host);
@@ -344,7 +352,7 @@ impl Shared {
             ));
         }
         let server = Server { name: Name::of_site(self.id()), tier: 0, shards: SHARDS };
-        let mut exchanged = Exchanged { cluster, server, answers };
+        let mut exchanged = Exchanged::new(cluster, server, answers);
         match garble {
             None => {}
             Some(Garble::Cluster) => exchanged.cluster.push('?'),

@@ -4,6 +4,7 @@
 //! and the two halves of an exchange ([`Visit`], [`Answer`]). A site holds one slot for each active edge and shard, not
 //! for each key: a token carries the deltas of all keys of the shard that were counted on since the last one.
 
+mod cluster;
 mod desk;
 pub mod exchange;
 mod name;
@@ -19,6 +20,7 @@ use quipu_crdt::{
     },
 };
 
+pub use self::cluster::{Cluster, ClusterId};
 pub use self::desk::HandoffStats;
 pub(crate) use self::desk::{Desk, Guest, Handed, StoredDesk};
 pub use self::name::{BadName, Name};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use quipu_engine::{
     Action, Add, Command, Host, Membership, Moment, Released, Reply, Settings, Ticket,
     handoff::{
-        Name, Open, Opening, Server, Transient,
+        Cluster, ClusterId, Name, Open, Opening, Server, Transient,
         exchange::{self, Exchange, Exchanged, ShardAnswer},
     },
 };
@@ -21,7 +21,7 @@ pub(crate) struct Edge {
     host: Host<MemoryLog, MemoryTable>,
     memory: Memory,
     settings: Settings,
-    cluster: Option<String>,
+    cluster: Option<Cluster>,
 }
 
 impl Edge {
@@ -70,16 +70,15 @@ impl Edge {
 
     /// One exchange. `None`: nobody has answered; texts: what shards have refused.
     pub(crate) fn exchange(&mut self, at: SocketAddr, chosen: bool) -> Option<Vec<String>> {
-        let Exchanged { server, cluster, .. } =
-            post(at, &Exchange { cluster: self.cluster.clone(), visits: vec![] })?;
-        self.cluster = Some(cluster);
-        self.exchange_with(at, server, chosen)
+        let exchanged = post(at, &Exchange::new(self.cluster.clone(), vec![]))?;
+        self.cluster = Some(exchanged.home());
+        self.exchange_with(at, exchanged.server, chosen)
     }
 
     fn exchange_with(&mut self, at: SocketAddr, server: Server, chosen: bool) -> Option<Vec<String>> {
         let visits = self.host.visits(SHARD, server, chosen);
         self.commit();
-        let exchanged = post(at, &Exchange { cluster: self.cluster.clone(), visits })?;
+        let exchanged = post(at, &Exchange::new(self.cluster.clone(), visits))?;
         let mut refused = Vec::new();
         for (shard, answer) in exchanged.answers {
             match answer {
@@ -121,6 +120,11 @@ fn open(memory: &Memory, settings: Settings) -> Host<MemoryLog, MemoryTable> {
     host.set_membership(&Membership::alone(settings.site));
     host.open(SHARD, Moment::default()).expect("it opens");
     host
+}
+
+/// What a server says of the id of its cluster.
+pub(crate) fn cluster_id(at: SocketAddr) -> Option<ClusterId> {
+    post(at, &Exchange::default()).and_then(|exchanged| exchanged.cluster_id)
 }
 
 /// `None`: nobody is there, or it cannot now.

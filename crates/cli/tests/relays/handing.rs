@@ -1,6 +1,7 @@
 //! What is counted at a relay, or handed to it, arrives at a site once.
 
 use super::*;
+use harness::Cluster;
 
 #[test]
 fn counts_of_clients_and_edges_arrive_at_the_site_and_its_values_come_back() {
@@ -58,21 +59,27 @@ fn a_relay_counts_while_its_parent_is_away() {
 
 #[test]
 fn a_relay_goes_on_with_another_parent_and_looks_after_the_one_before() {
-    let sites = [Parent::with_flags("--site 1"), Parent::with_flags("--site 2")];
-    let site = relay(&[&sites[0], &sites[1]], "");
+    let cluster = Cluster::start(2, &format!("--shards {SHARDS}"));
+    cluster.wait_for_link(1, 2);
+    let lines = [1, 2].map(|number| {
+        let line = Line::new().expect("a free port");
+        line.aim(cluster.running(number).link.expect("it has peers"));
+        line
+    });
+    let parents = lines.each_ref().map(|line| line.address.to_string()).join(",");
+    let site = Site::new(&format!("--tier 1 --parents {parents} --shards {SHARDS} --workers 2"));
     let relay = site.start();
     wait_for_info(&relay, "replication", "link=up,server=site 1");
     let mut client = relay.client();
     client.call("INCRBY hits 3");
-    sites[0].wait_for("hits", 3);
-    sites[0].line.set(Cable::Cut);
+    cluster.agree("hits", 3);
+    lines[0].set(Cable::Cut);
     client.call("INCRBY hits 4");
     wait_for_info(&relay, "replication", "link=up,server=site 2");
-    // These two sites do not know each other: what one has been handed the other lacks.
-    wait("all of it", || sites[0].value("hits") + sites[1].value("hits") == 7);
-    sites[0].line.set(Cable::Whole);
-    wait("nothing is left at either", || sites.iter().all(|site| keeps(site.running()).is_empty()));
-    assert_eq!(sites[0].value("hits") + sites[1].value("hits"), 7);
+    cluster.agree("hits", 7);
+    lines[0].set(Cable::Whole);
+    wait("nothing is left at either", || [1, 2].iter().all(|site| keeps(cluster.running(*site)).is_empty()));
+    cluster.agree("hits", 7);
     wait("nothing is left at the relay", || keeps(&relay).is_empty());
     relay.stop();
 }

@@ -27,11 +27,7 @@ struct Parent {
 
 impl Parent {
     fn start() -> Self {
-        Self::with_flags("")
-    }
-
-    fn with_flags(flags: &str) -> Self {
-        let site = Site::new(&format!("--link 127.0.0.1:0 --shards {SHARDS} --workers 2 {flags}"));
+        let site = Site::new(&format!("--link 127.0.0.1:0 --shards {SHARDS} --workers 2"));
         let mut parent = Self { site, running: None, line: Line::new().expect("a free port") };
         parent.go_on();
         parent

@@ -1,6 +1,7 @@
 //! What a relay does not do, and what is said about it.
 
 use super::*;
+use harness::Cluster;
 
 fn fails_to_start(site: &Site, reason: &str) {
     assert!(site.try_start("127.0.0.1:0").is_none());
@@ -88,4 +89,44 @@ fn a_parent_with_another_number_of_shards_or_of_another_cluster_is_handed_nothin
         assert_eq!(relay.client().call("GET hits").integer(), 3, "it stays here");
         relay.stop();
     }
+}
+
+#[test]
+fn a_parent_or_an_edge_of_a_cluster_with_the_same_name_is_found_out() {
+    let [mut ours, other] = [Parent::start(), Parent::start()];
+    let site = relay(&[&ours, &other], "");
+    let relay = site.start();
+    relay.client().call("INCRBY hits 3");
+    ours.wait_for("hits", 3);
+    // Both are site 1 of a cluster that is called quipu, and were begun apart.
+    ours.kill();
+    relay.client().call("INCRBY hits 4");
+    wait_for_info(&relay, "replication", "the edge belongs to the cluster \"quipu/");
+    stays_so(Duration::from_millis(500), || other.value("hits") == 0);
+    let mut edge = Edge::new(1);
+    edge.add("hits", 5);
+    edge.exchange(relay.http, true).expect("the relay has told the id");
+    assert_eq!(edge.exchange(other.running().http, true), None, "refused");
+    ours.go_on();
+    edge.flush(relay.http);
+    ours.wait_for("hits", 12);
+    assert_eq!(other.value("hits"), 0);
+    relay.stop();
+}
+
+/// Each draws nothing or the same as all others.
+#[test]
+fn all_sites_of_a_cluster_come_to_know_its_id() {
+    let mut cluster = Cluster::new(3, &format!("--shards {SHARDS}"));
+    // The lowest, which draws it, comes last.
+    for number in [3, 2, 1] {
+        cluster.start_site(number);
+    }
+    let ids = |cluster: &Cluster| [1, 2, 3].map(|number| edge::cluster_id(cluster.running(number).http));
+    wait("all know it", || ids(&cluster).iter().all(Option::is_some));
+    let known = ids(&cluster);
+    assert!(known.iter().all(|id| *id == known[0]), "{known:?}");
+    cluster.take(2).kill();
+    cluster.start_site(2);
+    assert_eq!(ids(&cluster), known, "it is stored");
 }

@@ -9,7 +9,7 @@ use std::{
 use quipu_engine::{
     Refusal, Shards,
     handoff::{
-        Answer, Name, Open, Server,
+        Answer, Cluster, Name, Open, Server,
         exchange::{Exchange, Exchanged, ShardAnswer},
     },
 };
@@ -123,8 +123,9 @@ impl Courier {
         if let Some(server) = self.known.get(address) {
             return Ok(*server);
         }
-        let hello = Exchange { cluster: self.cluster.clone(), visits: Vec::new() };
-        let Exchanged { cluster, server, .. } = self.http.exchange(address, &hello, self.time_left())?;
+        let hello = Exchange::new(self.cluster.clone(), Vec::new());
+        let exchanged = self.http.exchange(address, &hello, self.time_left())?;
+        let (cluster, server) = (exchanged.home(), exchanged.server);
         let nonsense = |why: String| Err(SyncError::Nonsense { server: address.clone(), why });
         if server.tier > 1 || Shards::new(server.shards).is_none() || server.name == self.name {
             return nonsense(format!("it says that it is {server:?}"));
@@ -138,14 +139,13 @@ impl Courier {
         match self.ask(|reply| Request::Met { server: met, reply }) {
             None => Err(SyncError::Closed),
             Some(Err(NotMet::NotStored(error))) => Err(SyncError::NotStored(error.to_string())),
-            Some(Err(NotMet::OtherCluster { ours })) => {
-                Err(SyncError::OtherCluster { server: address.clone(), found: cluster, ours })
-            }
+            Some(Err(NotMet::OtherCluster { ours })) => Err(other_cluster(address, &cluster, &ours)),
             Some(Err(NotMet::OtherShards { ours })) => {
                 nonsense(format!("it has {} shards, and its cluster has {ours}", server.shards))
             }
             Some(Ok(())) => {
-                self.cluster = Some(cluster);
+                let id = self.cluster.as_ref().and_then(|ours| ours.id).or(cluster.id);
+                self.cluster = Some(Cluster { id, ..cluster });
                 self.places.insert(server.name, address.clone());
                 self.known.insert(address.clone(), server);
                 Ok(server)
@@ -163,7 +163,7 @@ impl Courier {
             return Ok(before);
         }
         let asked: Vec<u16> = visits.iter().map(|(shard, _)| *shard).collect();
-        let exchange = Exchange { cluster: self.cluster.clone(), visits };
+        let exchange = Exchange::new(self.cluster.clone(), visits);
         let exchanged = self.http.exchange(address, &exchange, self.time_left())?;
         let Answers { visited, refused, is_copy } = self.check(address, server, &asked, exchanged)?;
         let could_not_count = visited.iter().any(|(_, answer)| answer.refused);
@@ -198,9 +198,16 @@ impl Courier {
         asked: &[u16],
         exchanged: Exchanged,
     ) -> Result<Answers, SyncError> {
-        let Exchanged { cluster, server: found, answers } = exchanged;
-        if let Some(ours) = self.cluster.clone().filter(|ours| *ours != cluster) {
-            return Err(SyncError::OtherCluster { server: address.clone(), found: cluster, ours });
+        let cluster = exchanged.home();
+        let Exchanged { server: found, answers, .. } = exchanged;
+        if let Some(ours) = &self.cluster {
+            if ours.is_other(&cluster) {
+                return Err(other_cluster(address, &cluster, ours));
+            }
+            if ours.id.is_none() && cluster.id.is_some() {
+                // Asked again the next time, and then it is remembered.
+                self.known.remove(address);
+            }
         }
         if found != server {
             // Asked again the next time.
@@ -222,6 +229,10 @@ impl Courier {
         }
         Ok(sorted)
     }
+}
+
+fn other_cluster(server: &Address, found: &Cluster, ours: &Cluster) -> SyncError {
+    SyncError::OtherCluster { server: server.clone(), found: found.beside(ours), ours: ours.beside(found) }
 }
 
 /// The state could not be written.

@@ -15,10 +15,10 @@ impl<D: Disk> Keeper<D> {
     pub(super) fn meet(&mut self, server: Met) -> Result<(), NotMet> {
         let Met { cluster, name, shards, address } = server;
         let mut met = self.identity.clone();
-        match &met.cluster {
-            Some(ours) if *ours != cluster => return Err(NotMet::OtherCluster { ours: ours.clone() }),
-            _ => met.cluster = Some(cluster),
+        if let Some(ours) = met.home().filter(|ours| ours.is_other(&cluster)) {
+            return Err(NotMet::OtherCluster { ours });
         }
+        met.settle(cluster);
         match met.shards {
             Some(ours) if ours != shards => return Err(NotMet::OtherShards { ours }),
             _ => met.shards = Some(shards),

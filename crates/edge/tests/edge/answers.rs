@@ -48,6 +48,35 @@ fn a_server_that_lies_about_its_cluster_is_found_out() {
 }
 
 #[test]
+fn a_cluster_of_the_same_name_is_told_from_the_edges_own_by_its_id() {
+    let [ours, same, other] = [site(), site(), site()];
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    // At first nobody knows the id; then it is told, and remembered.
+    let edge = options().open(&path, [ours.url()]).unwrap();
+    edge.add("hits", 1).unwrap();
+    edge.flush(LONG).unwrap();
+    ours.know_cluster_id(1);
+    other.know_cluster_id(2);
+    edge.add("hits", 1).unwrap();
+    edge.flush(LONG).unwrap();
+    edge.sync().unwrap();
+    drop(edge);
+    let edge = options().open(&path, [other.url()]).unwrap();
+    edge.add("hits", 1).unwrap();
+    let refused = edge.sync().unwrap_err();
+    assert!(
+        refused.to_string().contains("tests/0101") && refused.to_string().contains("tests/0202"),
+        "{refused}"
+    );
+    assert_eq!((other.value("hits"), edge.status().unwrap().waiting), (0, 1));
+    // One that does not know it is taken at its name.
+    edge.use_server(&same.url()).unwrap();
+    edge.flush(LONG).unwrap();
+    assert_eq!((ours.value("hits"), same.value("hits"), other.value("hits")), (2, 1, 0));
+}
+
+#[test]
 fn what_was_handed_to_an_older_incarnation_is_in_doubt_and_said() {
     let site = site();
     let edge = in_memory(&[&site]);

@@ -5,7 +5,7 @@
 
 use minicbor::{Decode, Encode};
 
-use super::{Adoption, Answer, Estate, Server, Visit};
+use super::{Adoption, Answer, Cluster, ClusterId, Estate, Server, Visit};
 use crate::Refusal;
 
 /// The format of both.
@@ -26,6 +26,22 @@ pub struct Exchange {
     /// What it says to each shard.
     #[n(1)]
     pub visits: Vec<(u16, Visit)>,
+    /// The id of that cluster, once it has heard it.
+    #[n(2)]
+    pub cluster_id: Option<ClusterId>,
+}
+
+impl Exchange {
+    /// Says this to a server.
+    pub fn new(cluster: Option<Cluster>, visits: Vec<(u16, Visit)>) -> Self {
+        let (cluster, cluster_id) = cluster.map_or((None, None), |it| (Some(it.name), it.id));
+        Self { cluster, visits, cluster_id }
+    }
+
+    /// The cluster that it belongs to, once it has heard of one.
+    pub fn home(&self) -> Option<Cluster> {
+        Some(Cluster { name: self.cluster.clone()?, id: self.cluster_id })
+    }
 }
 
 /// What a server answers.
@@ -40,6 +56,21 @@ pub struct Exchanged {
     /// What each shard has answered to its visit.
     #[n(2)]
     pub answers: Vec<(u16, ShardAnswer)>,
+    /// The id of the cluster, if the server knows it.
+    #[n(3)]
+    pub cluster_id: Option<ClusterId>,
+}
+
+impl Exchanged {
+    /// The answer of a server of this cluster.
+    pub fn new(cluster: Cluster, server: Server, answers: Vec<(u16, ShardAnswer)>) -> Self {
+        Self { cluster: cluster.name, server, answers, cluster_id: cluster.id }
+    }
+
+    /// The cluster of the server.
+    pub fn home(&self) -> Cluster {
+        Cluster { name: self.cluster.clone(), id: self.cluster_id }
+    }
 }
 
 /// What a shard has answered.

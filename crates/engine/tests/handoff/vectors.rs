@@ -6,7 +6,7 @@ use minicbor::{Decode, Encode};
 use quipu_engine::{
     Reply, Settings, Ticket,
     handoff::{
-        Answer, Server, Visit,
+        Answer, Cluster, ClusterId, Server, Visit,
         exchange::{self, Exchange, Exchanged, Left, ShardAnswer, Taken},
     },
 };
@@ -34,13 +34,17 @@ fn check<T: Encode<()> + for<'b> Decode<'b, ()> + PartialEq + std::fmt::Debug>(
     assert_eq!(stored, text, "{name} is written otherwise");
 }
 
+fn cluster() -> Cluster {
+    Cluster { name: "quipu".to_owned(), id: Some(ClusterId(*b"drawn at the 1st")) }
+}
+
 fn request(visits: Vec<(u16, Visit)>) -> Exchange {
-    Exchange { cluster: Some("quipu".to_owned()), visits }
+    Exchange::new(Some(cluster()), visits)
 }
 
 fn answer(server: Server, shard: u16, answer: Answer) -> Exchanged {
     let answers = vec![(shard, ShardAnswer::Visited(Box::new(answer)))];
-    Exchanged { cluster: "quipu".to_owned(), server, answers }
+    Exchanged::new(cluster(), server, answers)
 }
 
 #[test]
@@ -48,7 +52,7 @@ fn a_handoff_is_written_as_documented() {
     let (mut site, mut edge) = (Node::site(1, Settings::default()), Node::edge(1));
     let server = site.server();
     check("exchange-hello", "The first request: who are you?", &Exchange::default());
-    let hello = Exchanged { cluster: "quipu".to_owned(), server, answers: Vec::new() };
+    let hello = Exchanged::new(cluster(), server, Vec::new());
     check("exchange-hello-answer", "The answer: site 1 of the cluster quipu, which has 4 shards", &hello);
 
     edge.add(b"hits", 5, 0);
@@ -100,7 +104,7 @@ fn a_copy_is_refused_as_documented() {
     check(
         "exchange-copy",
         "Somebody else uses your state; nothing was done",
-        &Exchanged { cluster: "quipu".to_owned(), server, answers },
+        &Exchanged::new(cluster(), server, answers),
     );
 }
 

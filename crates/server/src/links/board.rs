@@ -10,7 +10,10 @@ use std::{
     time::Instant,
 };
 
-use quipu_engine::{Membership, SiteId};
+use quipu_engine::{
+    Membership, SiteId,
+    handoff::{Cluster, ClusterId},
+};
 use tokio::sync::{Semaphore, watch};
 
 use super::{
@@ -44,6 +47,10 @@ pub(crate) struct Board {
     complaints: Throttle,
     /// Why this site talks to nobody any more, once that is so.
     stopped: OnceLock<String>,
+    /// Once it is known, and stored.
+    cluster_id: OnceLock<ClusterId>,
+    /// What others have told of it while it is not known.
+    heard_cluster_ids: Mutex<BTreeMap<SiteId, ClusterId>>,
 }
 
 /// Another site of the cluster.
@@ -151,6 +158,8 @@ impl Board {
             relays: Arc::new(Semaphore::new(super::RELAYS_MAX)),
             complaints: Throttle::default(),
             stopped: OnceLock::new(),
+            cluster_id: OnceLock::new(),
+            heard_cluster_ids: Mutex::default(),
         };
         board.follow(membership, addresses);
         board
@@ -187,6 +196,40 @@ impl Board {
 
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// The id of the cluster, if it is known here.
+    pub(crate) fn cluster_id(&self) -> Option<ClusterId> {
+        self.cluster_id.get().copied()
+    }
+
+    /// It is known, and stored. It never changes.
+    pub(crate) fn set_cluster_id(&self, id: ClusterId) {
+        // Two may have heard it at the same time.
+        let _ = self.cluster_id.set(id);
+    }
+
+    /// The cluster, as it is known here.
+    pub(crate) fn cluster(&self) -> Cluster {
+        Cluster { name: self.identity.cluster.clone(), id: self.cluster_id() }
+    }
+
+    /// Another site has told the id of its cluster.
+    pub(crate) fn hear_cluster_id(&self, site: SiteId, id: Option<ClusterId>) {
+        if let Some(id) = id.filter(|_| self.cluster_id().is_none()) {
+            lock(&self.heard_cluster_ids).insert(site, id);
+        }
+    }
+
+    /// What a member of this cluster has told, if it is not known here.
+    pub(crate) fn heard_cluster_id(&self) -> Option<ClusterId> {
+        if self.cluster_id().is_some() {
+            return None;
+        }
+        let membership = read(&self.membership);
+        let heard = lock(&self.heard_cluster_ids);
+        let is_member = |site: &SiteId| membership.epoch > 0 && membership.members.contains(site);
+        heard.iter().find(|(site, _)| is_member(site)).map(|(_, id)| *id)
     }
 
     pub(crate) fn membership(&self) -> Membership {

@@ -7,7 +7,10 @@
 use std::fmt;
 
 use minicbor::{Decode, Encode};
-use quipu_engine::{Membership, SiteId};
+use quipu_engine::{
+    Membership, SiteId,
+    handoff::{Cluster, ClusterId},
+};
 
 use super::frame::{Reason, Refused};
 
@@ -98,6 +101,9 @@ pub struct Hello {
     /// Who belongs to the cluster then.
     #[n(8)]
     pub members: Vec<SiteId>,
+    /// The id of its cluster, if it knows it.
+    #[n(9)]
+    pub cluster_id: Option<ClusterId>,
 }
 
 /// Why a site is not accepted as a peer. Nothing was changed. Each text names the sites itself: it is read at both ends.
@@ -128,6 +134,20 @@ pub enum Rejection {
         "site {site} belongs to the cluster {theirs:?}, and site {own} to {ours:?}; correct the addresses in --peers, or make its folder anew with --cluster {ours}"
     )]
     Cluster {
+        /// The peer.
+        site: SiteId,
+        /// Who says so.
+        own: SiteId,
+        /// The peer's cluster.
+        theirs: String,
+        /// The other one.
+        ours: String,
+    },
+    /// Another cluster with the same name.
+    #[error(
+        "site {site} belongs to the cluster {theirs:?}, and site {own} to {ours:?}, which has the same name and was begun apart; correct the addresses in --peers, and give each cluster a --cluster of its own"
+    )]
+    ClusterId {
         /// The peer.
         site: SiteId,
         /// Who says so.
@@ -269,7 +289,7 @@ fn list(members: impl IntoIterator<Item = SiteId>) -> String {
 
 impl Identity {
     /// What this site says to the one with this number.
-    pub fn hello(&self, to: u16, membership: &Membership) -> Hello {
+    pub fn hello(&self, to: u16, membership: &Membership, cluster_id: Option<ClusterId>) -> Hello {
         Hello {
             protocol: PROTOCOL,
             cluster: self.cluster.clone(),
@@ -280,6 +300,7 @@ impl Identity {
             run: self.run,
             epoch: membership.epoch,
             members: membership.members.iter().copied().collect(),
+            cluster_id,
         }
     }
 
@@ -288,6 +309,7 @@ impl Identity {
         &self,
         hello: &Hello,
         membership: &Membership,
+        cluster_id: Option<ClusterId>,
         seen: Option<&Seen>,
     ) -> Result<Seen, Rejection> {
         let (site, own) = (hello.site, self.site);
@@ -297,6 +319,12 @@ impl Identity {
         if hello.cluster != self.cluster {
             let (theirs, ours) = (hello.cluster.clone(), self.cluster.clone());
             return Err(Rejection::Cluster { site, own, theirs, ours });
+        }
+        let ours = Cluster { name: self.cluster.clone(), id: cluster_id };
+        let theirs = Cluster { name: hello.cluster.clone(), id: hello.cluster_id };
+        if ours.is_other(&theirs) {
+            let (theirs, ours) = (theirs.beside(&ours), ours.beside(&theirs));
+            return Err(Rejection::ClusterId { site, own, theirs, ours });
         }
         if hello.instance == self.instance && hello.run == self.run {
             return Err(Rejection::Itself { own });

@@ -125,7 +125,8 @@ impl<N: Inside> Session<N> {
         // Before the other side reads how long its streams are.
         let received = self.positions(expected).await?;
         let own = self.node.board().identity();
-        self.wire.send(&Frame::Hello(own.hello(number, &membership))).await?;
+        let hello = own.hello(number, &membership, self.node.board().cluster_id());
+        self.wire.send(&Frame::Hello(hello)).await?;
         let hello = self.receive_hello(expected).await?;
         let own = self.node.board().identity();
         if hello.site.number != number {
@@ -136,6 +137,7 @@ impl<N: Inside> Session<N> {
         let told = self.receive_positions().await?;
         self.node.board().identity().check_positions(hello.site, &told, &received)?;
         self.remember(hello.site, seen)?;
+        self.node.board().hear_cluster_id(hello.site, hello.cluster_id);
         self.send_positions().await?;
         Ok(hello.site)
     }
@@ -154,7 +156,8 @@ impl<N: Inside> Session<N> {
         let Some(heir) = membership.removed.get(&site).copied() else {
             return Ok(format!("site {site} was not removed"));
         };
-        self.wire.send(&Frame::Hello(board.identity().hello(site.number, &membership))).await?;
+        let hello = board.identity().hello(site.number, &membership, board.cluster_id());
+        self.wire.send(&Frame::Hello(hello)).await?;
         match self.receive_hello(site).await {
             Ok(hello) if hello.site == site => {}
             Ok(_) => return Ok(format!("another site is found where site {site} was")),
@@ -178,12 +181,13 @@ impl<N: Inside> Session<N> {
         // Before the other side reads how long its streams are.
         let received = self.positions(hello.site).await?;
         let board = self.node.board();
-        let answer = board.identity().hello(hello.site.number, &board.membership());
+        let answer = board.identity().hello(hello.site.number, &board.membership(), board.cluster_id());
         self.wire.send(&Frame::Hello(answer)).await?;
         self.send_positions().await?;
         let told = self.receive_positions().await?;
         self.node.board().identity().check_positions(hello.site, &told, &received)?;
         self.remember(hello.site, seen)?;
+        self.node.board().hear_cluster_id(hello.site, hello.cluster_id);
         Ok(Met::Site(hello.site))
     }
 
@@ -257,7 +261,7 @@ impl<N: Inside> Session<N> {
             return Err(Rejection::Stopped { own: board.identity().site, why: why.to_owned() }.into());
         }
         let seen = self.node.seen(hello.site).map_err(Failure::NotNow)?;
-        Ok(board.identity().check(hello, &board.membership(), seen.as_ref())?)
+        Ok(board.identity().check(hello, &board.membership(), board.cluster_id(), seen.as_ref())?)
     }
 
     fn remember(&self, site: SiteId, seen: Seen) -> Result<(), Failure> {

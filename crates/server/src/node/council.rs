@@ -12,11 +12,12 @@ use std::{
 use quipu_engine::{
     Council, Membership, SiteId,
     council::{BadChange, Change, Config, Notice, Proposal, Refused, Removed, Standing, Step},
+    handoff::ClusterId,
 };
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{
-    Node, Shared,
+    FolderError, Node, Shared,
     leaving::{self, Leaving},
     links::LinkMail,
     mail::Mail,
@@ -192,6 +193,24 @@ impl Shared {
         self.open_and_close(&mut state);
     }
 
+    /// Another one of this cluster has told its id, which is remembered if it is not known here.
+    pub(super) fn adopt_cluster_id(&self, id: ClusterId) -> Result<(), FolderError> {
+        if self.board.cluster_id().is_none() {
+            self.folder.store_cluster_id(id)?;
+            self.board.set_cluster_id(id);
+        }
+        Ok(())
+    }
+
+    /// The same, of what members have said when they introduced themselves. (A newcomer does not know who they are until
+    /// it is listed.)
+    fn adopt_heard_cluster_id(&self) {
+        let heard = self.board.heard_cluster_id();
+        if let Some(Err(error)) = heard.map(|id| self.adopt_cluster_id(id)) {
+            tracing::warn!(%error, "the id of the cluster is not stored yet");
+        }
+    }
+
     pub(super) fn link_is_down(&self, peer: SiteId) {
         let mut state = self.council.lock();
         state.draining.remove(&peer);
@@ -353,6 +372,7 @@ pub(super) async fn attend(node: &Node) {
             () = node.shared.council.leaving.changed() => {}
         }
         leaving::attend(node).await;
+        node.shared.adopt_heard_cluster_id();
         if number % NOTICE_EVERY_TICKS == 0 {
             node.shared.say_notice();
         }

@@ -17,11 +17,12 @@ impl Node {
         exchange: Exchange,
         leaf: bool,
     ) -> Result<Exchanged, ExchangeTrouble> {
-        let Exchange { cluster, mut visits } = exchange;
-        let (ours, shards) = (self.shared.board().identity().cluster.clone(), self.shared.shards);
-        if let Some(theirs) = cluster.filter(|theirs| *theirs != ours) {
+        let (ours, shards) = (self.shared.board().cluster(), self.shared.shards);
+        if let Some(theirs) = exchange.home().filter(|theirs| ours.is_other(theirs)) {
+            let (theirs, ours) = (theirs.beside(&ours), ours.beside(&theirs));
             return Err(ExchangeTrouble::OtherCluster { theirs, ours });
         }
+        let Exchange { mut visits, .. } = exchange;
         if let Some(why) = self.shared.board().stopped().filter(|_| !visits.is_empty()) {
             return Err(ExchangeTrouble::NotNow(format!("{why}; nothing was handed over")));
         }
@@ -54,7 +55,7 @@ impl Node {
             };
             answers.push((shard, answer));
         }
-        Ok(Exchanged { cluster: ours, server: self.shared.server(), answers })
+        Ok(Exchanged::new(ours, self.shared.server(), answers))
     }
 
     /// The same, of bytes that a relay has sent, and in bytes.

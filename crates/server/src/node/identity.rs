@@ -7,7 +7,7 @@ use minicbor::{Decode, Encode};
 use quipu_engine::{
     Council, Shards, SiteId,
     council::{BadChange, Seat},
-    handoff::Name,
+    handoff::{ClusterId, Name},
 };
 use quipu_storage::{Row, ShardId, Slice, StorageError, Table, Write};
 
@@ -23,6 +23,8 @@ const FOLDER: ShardId = ShardId(u16::MAX);
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
+/// The id of the cluster, once it is known here.
+const CLUSTER_ID: &[u8] = b"cluster-id";
 /// Is the site about to leave the cluster?
 const LEAVING: &[u8] = b"leaving";
 /// Is a relay to retire?
@@ -204,6 +206,24 @@ impl Folder {
             run: write(&table, RUN, version + 1, run)?,
         };
         Ok(Self { table, identity, stored })
+    }
+
+    /// The id of the cluster, if it is known here. Drawn, durably, by the lowest of the sites that a cluster begins with.
+    pub(super) fn cluster_id(&self) -> Result<Option<ClusterId>, FolderError> {
+        if let Some((_, id)) = read::<ClusterId>(&self.table, CLUSTER_ID, "cluster id")? {
+            return Ok(Some(id));
+        }
+        let Stored { founders, known, relay, .. } = &self.stored;
+        let lowest = founders.iter().flatten().min();
+        if relay.is_some() || known.is_some() || lowest != Some(&self.identity.site.number) {
+            return Ok(None);
+        }
+        write(&self.table, CLUSTER_ID, 1, ClusterId(new_instance().0)).map(Some)
+    }
+
+    /// Remembers the id of the cluster, as another one of it has told. Durable when it returns.
+    pub(super) fn store_cluster_id(&self, id: ClusterId) -> Result<(), FolderError> {
+        write_next(&self.table, CLUSTER_ID, id)
     }
 
     /// The shards of the folder.

@@ -413,6 +413,7 @@ impl Server {
         let folder = Folder::open(backend.table(), config).map_err(folder_failed)?;
         let shards = folder.shards().map_err(folder_failed)?;
         let council = folder.council(config).map_err(folder_failed)?;
+        let cluster_id = folder.cluster_id().map_err(folder_failed)?;
         let relay = folder.relay().map(|name| Relay::new(name, config, &folder));
         let relay = relay.transpose().map_err(folder_failed)?;
         let links_wanted = config.link_given || !council.is_alone();
@@ -459,6 +460,9 @@ impl Server {
             metrics,
             runtime: runtime.handle().clone(),
         });
+        if let Some(id) = cluster_id {
+            shared.board.set_cluster_id(id);
+        }
         let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();
         let node = Node { shared };

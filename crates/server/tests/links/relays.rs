@@ -15,7 +15,7 @@ use quipu_storage::ShardId;
 use crate::support::{CLUSTER, Raw, SHARDS, Site, site};
 
 fn hello(cluster: &str) -> Vec<u8> {
-    exchange::encode(&Exchange { cluster: Some(cluster.to_owned()), visits: Vec::new() })
+    exchange::encode(&Exchange { cluster: Some(cluster.to_owned()), ..Exchange::default() })
 }
 
 /// A relay that has introduced itself.
@@ -24,7 +24,7 @@ fn join(to: &Site) -> Raw {
     raw.send(&Frame::Exchange(&hello(CLUSTER)));
     let answer = exchanged(&mut raw);
     let server = Server { name: Name::of_site(site(1)), tier: 0, shards: SHARDS };
-    assert_eq!(answer, Exchanged { cluster: CLUSTER.to_owned(), server, answers: Vec::new() });
+    assert_eq!((answer.cluster.as_str(), answer.server, answer.answers), (CLUSTER, server, Vec::new()));
     raw
 }
 

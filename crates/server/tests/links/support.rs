@@ -143,6 +143,7 @@ pub(crate) fn hello(number: u16, to: u16) -> Hello {
         run: Run { number: 5, nonce: 50 },
         epoch: 1,
         members: vec![site(1), site(2), site(3)],
+        cluster_id: None,
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
 
-use quipu_engine::{Action, Add, Added, Command, Message, OperationId, Reply, SiteId, call};
+use quipu_engine::{
+    Action, Add, Added, Command, Message, OperationId, Reply, SiteId, call, handoff::ClusterId,
+};
 use quipu_server::links::{
     Behind, Draining, FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, Reason, Refused, Run,
 };
@@ -88,6 +90,7 @@ fn frames_are_written_and_read_as_documented() {
             run: Run { number: 3, nonce: 0x0102_0304_0506_0708 },
             epoch: 1,
             members: vec![site(1), site(2), site(3)],
+            cluster_id: Some(ClusterId(*b"drawn at the 1st")),
         }),
     );
     check("positions", &Frame::Positions(vec![0, 23, 1_000, u64::MAX]));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_engine::handoff::exchange::{self, Exchange, Exchanged, ShardAnswer};
-use quipu_engine::handoff::{Name, Opening, Server, Transient};
+use quipu_engine::handoff::{Cluster, Name, Opening, Server, Transient};
 use quipu_engine::{Action, Add, Command, Host, Moment, Released, Reply, Settings, Ticket};
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
@@ -40,7 +40,7 @@ pub(super) struct Agent {
     http: Http,
     url: String,
     adds: String,
-    cluster: String,
+    cluster: Cluster,
     server: Server,
 }
 
@@ -54,7 +54,8 @@ impl Agent {
             .timeout_global(Some(ANSWER_TIME_MAX));
         let (http, url) = (config.build().into(), format!("http://{address}/v1/exchange"));
         let mut done = Done::default();
-        let Exchanged { cluster, server, .. } = post(&http, &url, &Exchange::default(), &mut done)?;
+        let exchanged = post(&http, &url, &Exchange::default(), &mut done)?;
+        let (cluster, server) = (exchanged.home(), exchanged.server);
         let adds = format!("http://{address}/v1/counters");
         Ok(Self { http, url, adds, cluster, server })
     }
@@ -131,7 +132,7 @@ impl Edge {
         let visits = self.host.visits(SHARD, agent.server, true);
         self.commit();
         let mut done = Done::default();
-        let request = Exchange { cluster: Some(agent.cluster.clone()), visits };
+        let request = Exchange::new(Some(agent.cluster.clone()), visits);
         let answer = post(&agent.http, &agent.url, &request, &mut done)?;
         for (shard, answer) in answer.answers {
             match answer {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::links::{Instance, PROTOCOL, Run};
 use proptest::prelude::*;
-use quipu_engine::SiteId;
+use quipu_engine::{SiteId, handoff::ClusterId};
 
 fn hello() -> Hello {
     Hello {
@@ -16,6 +16,7 @@ fn hello() -> Hello {
         run: Run { number: 3, nonce: u64::MAX },
         epoch: 1,
         members: vec![SiteId::FIRST, SiteId { number: 2, incarnation: 1 }],
+        cluster_id: Some(ClusterId([9; 16])),
     }
 }
 
@@ -159,8 +160,8 @@ fn a_refusal_of_a_stranger_fits_a_line_of_the_log() {
 fn fields_of_a_later_version_are_skipped() {
     let mut body = Vec::new();
     minicbor::encode(hello(), &mut body).expect("memory");
-    assert_eq!(body[0], 0x89, "an array of nine");
-    body[0] = 0x8a;
+    assert_eq!(body[0], 0x8a, "an array of ten");
+    body[0] = 0x8b;
     body.push(0x07);
     let mut inbox = Inbox::default();
     inbox.push(&frame_of(&[&[1], body.as_slice()].concat()));

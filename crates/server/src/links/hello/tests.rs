@@ -21,7 +21,7 @@ fn membership(members: &[SiteId]) -> Membership {
 
 fn refusal(hello: &Hello, seen: Option<Seen>) -> String {
     let own = identity(SiteId::FIRST, 1);
-    let rejection = own.check(hello, &membership(&[SiteId::FIRST, TWO]), seen.as_ref());
+    let rejection = own.check(hello, &membership(&[SiteId::FIRST, TWO]), None, seen.as_ref());
     let rejection = rejection.expect_err("refused");
     assert_eq!(rejection.refused().text, rejection.to_string());
     rejection.to_string()
@@ -29,19 +29,19 @@ fn refusal(hello: &Hello, seen: Option<Seen>) -> String {
 
 /// What site 2 says to site 1.
 fn hello() -> Hello {
-    identity(TWO, 2).hello(1, &membership(&[SiteId::FIRST, TWO]))
+    identity(TWO, 2).hello(1, &membership(&[SiteId::FIRST, TWO]), None)
 }
 
 #[test]
 fn a_member_of_the_same_cluster_is_a_peer() {
     let own = identity(SiteId::FIRST, 1);
     let members = membership(&[SiteId::FIRST, TWO]);
-    let seen = own.check(&hello(), &members, None).expect("a peer");
+    let seen = own.check(&hello(), &members, None, None).expect("a peer");
     assert_eq!(seen, Seen { instance: Instance([2; 16]), run: Run { number: 5, nonce: 77 } });
     // Again in the same run, and in a later one.
-    assert_eq!(own.check(&hello(), &members, Some(&seen)), Ok(seen));
+    assert_eq!(own.check(&hello(), &members, None, Some(&seen)), Ok(seen));
     let later = Hello { run: Run { number: 6, nonce: 1 }, ..hello() };
-    assert!(own.check(&later, &members, Some(&seen)).is_ok());
+    assert!(own.check(&later, &members, None, Some(&seen)).is_ok());
 }
 
 #[test]
@@ -60,8 +60,21 @@ fn others_are_refused_with_what_repairs_it() {
     }
     let own = identity(SiteId::FIRST, 1);
     let members = membership(&[SiteId::FIRST, TWO]);
-    let itself = own.check(&own.hello(2, &members), &members, None);
+    let itself = own.check(&own.hello(2, &members, None), &members, None, None);
     assert_eq!(itself, Err(Rejection::Itself { own: SiteId::FIRST }));
+}
+
+#[test]
+fn a_cluster_of_the_same_name_that_was_begun_apart_is_refused() {
+    let (own, members) = (identity(SiteId::FIRST, 1), membership(&[SiteId::FIRST, TWO]));
+    let [ours, theirs] = [1, 2].map(|byte| Some(ClusterId([byte; 16])));
+    let hello = |cluster_id| Hello { cluster_id, ..hello() };
+    for (here, there) in [(ours, ours), (ours, None), (None, theirs)] {
+        assert!(own.check(&hello(there), &members, here, None).is_ok());
+    }
+    let text = own.check(&hello(theirs), &members, ours, None).expect_err("another one").to_string();
+    assert!(text.contains("quipu/0202") && text.contains("quipu/0101"), "{text}");
+    assert!(text.contains("was begun apart; correct the addresses in --peers"), "{text}");
 }
 
 #[test]
@@ -69,10 +82,10 @@ fn a_removed_site_is_refused_and_one_that_is_behind_is_not() {
     let own = identity(SiteId::FIRST, 1);
     let mut now = membership(&[SiteId::FIRST, THREE]);
     now.epoch = 2;
-    let behind = identity(THREE, 3).hello(1, &membership(&[SiteId::FIRST, TWO, THREE]));
-    assert!(own.check(&behind, &now, None).is_ok());
+    let behind = identity(THREE, 3).hello(1, &membership(&[SiteId::FIRST, TWO, THREE]), None);
+    assert!(own.check(&behind, &now, None, None).is_ok());
     now.removed.insert(TWO, THREE);
-    let text = own.check(&hello(), &now, None).expect_err("removed").to_string();
+    let text = own.check(&hello(), &now, None, None).expect_err("removed").to_string();
     assert!(text.contains("site 3 has taken over") && text.contains("quipu site add"), "{text}");
 }
 
@@ -90,11 +103,11 @@ fn a_run_that_lies_in_the_past_is_an_old_copy() {
     let own = identity(SiteId::FIRST, 1);
     let members = membership(&[SiteId::FIRST, TWO]);
     for seen in [seen(6, 77), seen(5, 78)] {
-        let rejection = own.check(&hello(), &members, Some(&seen)).expect_err("old");
+        let rejection = own.check(&hello(), &members, None, Some(&seen)).expect_err("old");
         assert_eq!(rejection.refused().reason, Reason::OldCopy);
         assert!(rejection.to_string().contains("quipu restore"), "{rejection}");
     }
-    assert!(own.check(&hello(), &members, Some(&seen(4, 1))).is_ok());
+    assert!(own.check(&hello(), &members, None, Some(&seen(4, 1))).is_ok());
 }
 
 #[test]

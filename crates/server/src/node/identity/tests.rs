@@ -57,6 +57,30 @@ fn a_new_folder_is_what_it_was_told_and_stays_it() {
 }
 
 #[test]
+fn the_lowest_founder_draws_the_id_of_the_cluster_and_others_take_it_over() {
+    let given =
+        |site: &'static str, peers: &'static str| [(&settings::SITE, site), (&settings::PEERS, peers)];
+    let folder = TempDir::new().expect("a folder");
+    let drawn = open(&folder, &given("1", "2@a:1")).expect("new").cluster_id().expect("readable");
+    assert!(drawn.is_some());
+    assert_eq!(open(&folder, &[]).expect("known").cluster_id().expect("readable"), drawn);
+    let other = TempDir::new().expect("a folder");
+    let alone = open(&other, &[]).expect("new").cluster_id().expect("readable");
+    assert!(alone.is_some() && alone != drawn, "each cluster has its own");
+
+    let folder = TempDir::new().expect("a folder");
+    let second = open(&folder, &given("2", "1@a:1")).expect("new");
+    assert_eq!(second.cluster_id().expect("readable"), None);
+    second.store_cluster_id(ClusterId([7; 16])).expect("stored");
+    drop(second);
+    let again = open(&folder, &[]).expect("known");
+    assert_eq!(again.cluster_id().expect("readable"), Some(ClusterId([7; 16])));
+    let newcomer = TempDir::new().expect("a folder");
+    let newcomer = open(&newcomer, &[(&settings::SITE, "1"), (&settings::JOIN, "2@a:1")]).expect("new");
+    assert_eq!(newcomer.cluster_id().expect("readable"), None, "it joins one that has an id");
+}
+
+#[test]
 fn by_default_a_site_is_alone() {
     let folder = TempDir::new().expect("a folder");
     let opened = open(&folder, &[]).expect("new");

@@ -53,15 +53,19 @@ pub(super) enum Outcome {
 impl Node {
     /// Asks a server who it is, and checks that it is a parent.
     pub(super) async fn introduce_to(&self, parent: &Parent) -> Result<Server, Trouble> {
-        let identity = self.shared.board().identity();
-        let (ours, shards) = (identity.cluster.clone(), identity.shards);
-        let hello = Exchange { cluster: Some(ours.clone()), visits: Vec::new() };
+        let board = self.shared.board();
+        let (ours, shards) = (board.cluster(), board.identity().shards);
+        let hello = Exchange::new(Some(ours.clone()), Vec::new());
         let answer = parent.exchange(&exchange::encode(&hello)).await?;
-        let Exchanged { cluster, server, .. } = exchange::decode(&answer)?;
-        if cluster != ours {
+        let exchanged: Exchanged = exchange::decode(&answer)?;
+        let (theirs, server) = (exchanged.home(), exchanged.server);
+        if ours.is_other(&theirs) {
             return Err(Trouble::Wrong(format!(
-                "it belongs to the cluster {cluster:?}, and this relay to {ours:?}; nothing was handed over. Correct \
-                 --parents, or make this relay's folder anew with --cluster {cluster}"
+                "it belongs to the cluster {:?}, and this relay to {:?}; nothing was handed over. Correct --parents, or make \
+                 this relay's folder anew with --cluster {}",
+                theirs.beside(&ours),
+                ours.beside(&theirs),
+                theirs.name,
             )));
         }
         if server.tier >= RELAY_TIER {
@@ -76,6 +80,9 @@ impl Node {
                 server.name,
                 theirs = server.shards
             )));
+        }
+        if let Some(id) = theirs.id {
+            self.shared.adopt_cluster_id(id).map_err(|error| Trouble::Lost(error.to_string()))?;
         }
         Ok(server)
     }
@@ -128,8 +135,7 @@ impl Node {
         visits: Vec<(u16, Visit)>,
     ) -> Result<Option<String>, Trouble> {
         let asked: Vec<u16> = visits.iter().map(|(shard, _)| *shard).collect();
-        let cluster = Some(self.shared.board().identity().cluster.clone());
-        let bytes = exchange::encode(&Exchange { cluster, visits });
+        let bytes = exchange::encode(&Exchange::new(Some(self.shared.board().cluster()), visits));
         let exchanged: Exchanged = exchange::decode(&parent.exchange(&bytes).await?)?;
         if exchanged.server != server {
             return Err(Trouble::Wrong(format!("{} answers for {}", exchanged.server.name, server.name)));
