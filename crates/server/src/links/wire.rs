@@ -5,7 +5,7 @@ use std::{future::poll_fn, io, pin::Pin, time::Duration};
 use tokio::{
     io::AsyncWrite,
     net::TcpStream,
-    time::{MissedTickBehavior, interval, timeout},
+    time::{Interval, MissedTickBehavior, interval, timeout},
 };
 
 use super::{Frame, Inbox, frame::BadFrame, queue::Queue};
@@ -87,16 +87,24 @@ async fn send_all(stream: &TcpStream, mut bytes: &[u8]) -> Result<(), Broken> {
     Ok(())
 }
 
+/// What is to be sent next takes the place of what is in the buffer: what waits, or a beat.
+async fn next(queue: &Queue, beats: &mut Interval, bytes: &mut Vec<u8>) {
+    // If the beat is looked at first, nobody else empties it, and what was sent last would be sent again.
+    bytes.clear();
+    tokio::select! {
+        () = queue.take(bytes) => return,
+        _ = beats.tick() => {}
+    }
+    Frame::Beat.encode(bytes);
+}
+
 /// Writes what waits, and a beat every second, until something is wrong, and says what. `sent` hears how many bytes.
 pub(crate) async fn write(stream: &TcpStream, queue: &Queue, sent: impl Fn(usize)) -> String {
     let mut beats = interval(BEAT_EVERY);
     beats.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut bytes = Vec::new();
     loop {
-        tokio::select! {
-            () = queue.take(&mut bytes) => {}
-            _ = beats.tick() => Frame::Beat.encode(&mut bytes),
-        };
+        next(queue, &mut beats, &mut bytes).await;
         if let Err(broken) = send_all(stream, &bytes).await {
             return broken.to_string();
         }
@@ -149,5 +157,25 @@ impl Wire {
         };
         // It had its time.
         let _ = timeout(LAST_WORDS, words).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_sent_twice_when_a_beat_is_due() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        runtime.block_on(async {
+            let queue = Queue::default();
+            // Which of the two is looked at first is drawn.
+            for _ in 0..100 {
+                let mut sent = b"what was sent last".to_vec();
+                // The first beat is due at once.
+                next(&queue, &mut interval(BEAT_EVERY), &mut sent).await;
+                assert_eq!(sent, Frame::Beat.to_bytes());
+            }
+        });
     }
 }
