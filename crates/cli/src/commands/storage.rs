@@ -22,7 +22,7 @@ pub(crate) enum Command {
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Init {
-    /// cassandra://HOST[:PORT][,HOST...]/KEYSPACE
+    /// cassandra://HOST,HOST:PORT/KEYSPACE
     #[arg(value_name = "URL", env = "QUIPU_STORAGE")]
     storage: Address,
     /// How many copies there are of everything. With fewer than three a single lost node stops the site, or loses counts

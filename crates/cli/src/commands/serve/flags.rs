@@ -27,7 +27,7 @@ struct Flags {
     /// The folder that holds everything; made if it is not there [default: ./quipu-data]
     #[arg(long, env = "QUIPU_DATA", value_name = "DIR")]
     data: Option<String>,
-    /// A database that holds everything instead of a folder: cassandra://HOST[:PORT][,HOST...]/KEYSPACE, of Apache
+    /// A database that holds everything instead of a folder: cassandra://HOST,HOST:PORT/KEYSPACE, of Apache
     /// Cassandra or ScyllaDB. `quipu storage init` prepares it. A second node that is started on it takes over from the first
     #[arg(long, env = "QUIPU_STORAGE", value_name = "URL")]
     storage: Option<String>,
