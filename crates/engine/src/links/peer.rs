@@ -104,9 +104,12 @@ impl Peer {
     /// others, who do not hear it, would learn something.
     pub(crate) fn hear(&mut self, message: &Message, own: SiteId, epoch: u64) -> bool {
         if message.received.is_empty() {
-            // What it said before is true still, now that its stream is longer.
-            self.hear_epoch(message.epoch, message.position, epoch);
-            return self.said.go_on(message.position, message.settled, message.epoch);
+            // What it said before is true still, now that its stream is longer. But that was not said under the membership that
+            // it acts under by now: it may have heard more of a removed site since.
+            if message.epoch >= epoch {
+                self.listed_at.get_or_insert(message.position);
+            }
+            return self.said.go_on(message.position, message.settled, self.said.epoch);
         }
         for received in &message.received {
             match &received.swept {

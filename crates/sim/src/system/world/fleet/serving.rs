@@ -61,7 +61,8 @@ impl World {
         let now = self.now();
         let sender = &self.fleet.replicas[from];
         let leaf = sender.is_edge();
-        let is_late = is_repeated || sender.run != run || sender.stage == Stage::Gone;
+        // What it has said after this, its last words too, may have been acted on.
+        let is_late = is_repeated || sender.run != run || sender.stage == Stage::Gone || sender.has_retired;
         let shards = Shards::new(self.plan.shards).expect("a power of two");
         let takes_slots =
             !matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving);
