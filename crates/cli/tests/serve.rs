@@ -166,7 +166,7 @@ fn a_file_with_anything_unknown_is_refused() {
     for (text, parts) in [
         ("idmp_window = \"1h\"", vec!["\"idmp_window\"", "is \"idmp-window\" meant?"]),
         ("memroy = \"1GiB\"", vec!["\"memroy\"", "is \"memory\" meant?"]),
-        ("xyzzy = 1", vec!["\"xyzzy\"", "there are: data, resp"]),
+        ("xyzzy = 1", vec!["\"xyzzy\"", "there are: data, storage"]),
         ("resp = [\"127.0.0.1:1\"]", vec!["no single value for \"resp\""]),
         ("[http]\nport = 1", vec!["no single value for \"http\""]),
         ("data = ", vec!["is not TOML", "line 1"]),
