@@ -511,6 +511,8 @@ impl Server {
             let log = backend.log(index, move || waker.wake(index));
             let store = Store::new(log, backend.table());
             let mut host = Host::new(store, Some(Arc::clone(&self.checkpointer)), settings, flush);
+            // Before it is ready: whoever looks then finds them.
+            let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
             let (shared, opened) = (Arc::clone(shared), opened.clone());
             let listener = if index == 0 { listener.take() } else { None };
             let work = move || {
@@ -524,7 +526,7 @@ impl Server {
                 if failed {
                     return Ok(());
                 }
-                Worker::new(index, shared, poll, listener, host)?.run()
+                Worker::new(index, shared, poll, listener, host, metrics)?.run()
             };
             let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(work);
             self.workers.push(thread.map_err(system("starting a worker"))?);

@@ -109,9 +109,9 @@ impl Worker {
         poll: Poll,
         listener: Option<TcpListener>,
         host: AnyHost,
+        metrics: WorkerMetrics,
     ) -> io::Result<Self> {
         let workers = shared.workers();
-        let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
         let now = Instant::now();
         let moment = shared.moment(now);
         let mut worker = Self {
