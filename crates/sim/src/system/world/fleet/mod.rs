@@ -72,6 +72,8 @@ pub(in crate::system) struct Band {
     letters: u64,
     /// Letters that have arrived.
     arrived: BTreeSet<u64>,
+    /// The newest of these, by sender, server and shard.
+    newest: BTreeMap<(usize, Station, u16), u64>,
     pub(in crate::system) ledger: Ledger,
     /// By relay that has left: who has its estate, by shard.
     heirs: BTreeMap<Name, BTreeMap<u16, Name>>,
@@ -96,6 +98,7 @@ impl Band {
             next_visit: 0,
             letters: 0,
             arrived: BTreeSet::new(),
+            newest: BTreeMap::new(),
             ledger: Ledger::default(),
             heirs: BTreeMap::new(),
             edges: 0,

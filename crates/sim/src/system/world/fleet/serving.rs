@@ -75,7 +75,11 @@ impl World {
                 return Err(format!("{who} speaks to shard {shard} of counters of another"));
             }
             let source = *visit.view.id();
-            if is_late && visit.view.wants_slot() {
+            // Of two that overtake each other the answers may, too, and the sender hears the wrong one last.
+            let newest = self.fleet.newest.entry((from, at, *shard)).or_default();
+            let is_overtaken = number < *newest;
+            *newest = number.max(*newest);
+            if (is_late || is_overtaken) && visit.view.wants_slot() {
                 self.fleet.ledger.may_stay(server.name, *shard, source);
             }
             let own = visit.view.tokens().iter().filter(|token| token.source == source);
