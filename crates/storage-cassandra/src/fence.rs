@@ -1,6 +1,6 @@
 //! The fence of a shard: who owns it and where its log stands, and how both change.
 
-use quipu_storage::{Mark, Position, ShardId, StorageError, Taken};
+use quipu_storage::{Fenced, Mark, Position, ShardId, StorageError, Taken};
 use scylla::{
     response::query_result::QueryResult,
     value::{CqlValue, Row},
@@ -18,7 +18,7 @@ pub(crate) fn stored(number: u64) -> i64 {
 }
 
 /// A number that the database kept.
-fn kept(number: i64) -> u64 {
+pub(crate) fn kept(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
@@ -66,6 +66,33 @@ impl Standing {
         let last = Position(self.next.saturating_sub(1));
         Taken { checkpoint: Position(self.checkpoint), last }
     }
+
+    fn fenced(self) -> Fenced {
+        fenced(self.owner, self.next)
+    }
+}
+
+/// A fence, as it is seen from outside.
+pub(crate) fn fenced(owner: Uuid, next: u64) -> Fenced {
+    Fenced { name: owner.as_u128(), last: Position(next.saturating_sub(1)) }
+}
+
+/// Who takes a shard, and from where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Taker {
+    pub(crate) shard: ShardId,
+    pub(crate) node: Uuid,
+    /// Only if it stands so.
+    pub(crate) seen: Option<Option<Fenced>>,
+}
+
+/// What became of an attempt to take a shard.
+enum Attempt {
+    Taken(Taken),
+    /// Somebody else was quicker.
+    Late,
+    /// It does not stand as it was seen.
+    Changed,
 }
 
 /// Reads where a shard's log stands, after everything that was under way is decided. `None`: nobody ever had it.
@@ -79,49 +106,61 @@ pub(crate) async fn standing(link: &Link, shard: ShardId) -> Result<Option<Stand
     }))
 }
 
-/// Takes the fence from whoever has it. Returns the new owner's name with where the log stands.
-pub(crate) async fn take(link: &Link, shard: ShardId) -> Result<(Uuid, Taken), StorageError> {
+/// Takes the fence from whoever has it. Returns the new owner's name with where the log stands. `None`: it does not stand as
+/// it was seen.
+pub(crate) async fn take(link: &Link, taker: Taker) -> Result<Option<(Uuid, Taken)>, StorageError> {
     // A name of its own for each taking: an old one never becomes true again.
     let owner = Uuid::now_v7();
     let until = tokio::time::Instant::now() + link.timing.patience;
     let mut backoff = link.backoff();
     loop {
-        match try_take(link, shard, owner).await {
-            Ok(Some(taken)) => return Ok((owner, taken)),
+        match try_take(link, taker, owner).await {
+            Ok(Attempt::Taken(taken)) => return Ok(Some((owner, taken))),
+            Ok(Attempt::Changed) => return Ok(None),
             Err(error) if !matches!(error, StorageError::Unanswered { .. }) => return Err(error),
             Err(error) if tokio::time::Instant::now() >= until => return Err(error),
-            Ok(None) if tokio::time::Instant::now() >= until => {
+            Ok(Attempt::Late) if tokio::time::Instant::now() >= until => {
                 return Err(unanswered(
-                    format!("taking shard {}", shard.0),
+                    format!("taking shard {}", taker.shard.0),
                     "others took it again and again",
                 ));
             }
-            Ok(None) | Err(_) => backoff.wait().await,
+            Ok(Attempt::Late) | Err(_) => backoff.wait().await,
         }
     }
 }
 
-/// One attempt. `None`: somebody else was quicker.
-async fn try_take(link: &Link, shard: ShardId, owner: Uuid) -> Result<Option<Taken>, StorageError> {
+async fn try_take(link: &Link, taker: Taker, owner: Uuid) -> Result<Attempt, StorageError> {
+    let Taker { shard, node, seen } = taker;
     let doing = format!("taking shard {}", shard.0);
     let log = &link.statements.log;
-    let answer = match standing(link, shard).await? {
+    let now = standing(link, shard).await?;
+    let answer = match now {
         // An earlier attempt, whose answer was lost.
-        Some(now) if now.owner == owner => return Ok(Some(now.taken())),
+        Some(now) if now.owner == owner => return Ok(Attempt::Taken(now.taken())),
+        _ if seen.is_some_and(|seen| seen != now.map(Standing::fenced)) => return Ok(Attempt::Changed),
         Some(now) => {
-            let values = (owner, shard_number(shard), now.owner, stored(now.next));
+            let values = (owner, node, shard_number(shard), now.owner, stored(now.next));
             link.session.execute_unpaged(&log.take, values).await
         }
-        None => link.session.execute_unpaged(&log.take_first, (owner, shard_number(shard))).await,
+        None => link.session.execute_unpaged(&log.take_first, (owner, node, shard_number(shard))).await,
     };
     if let Verdict::Refused { .. } = Verdict::of(answer.map_err(while_doing(&doing))?, &doing)? {
-        return Ok(None);
+        return Ok(Attempt::Late);
     }
     // Only now: the former owner may have moved the checkpoint until the fence was ours.
     match standing(link, shard).await? {
-        Some(now) if now.owner == owner => Ok(Some(now.taken())),
+        Some(now) if now.owner == owner => Ok(Attempt::Taken(now.taken())),
         _ => Err(StorageError::Fenced(shard)),
     }
+}
+
+/// Gives the fence back. Repeating it does no harm, nor does it if somebody else has it.
+pub(crate) async fn release(link: &Link, shard: ShardId, owner: Uuid) -> Result<(), StorageError> {
+    let doing = format!("releasing shard {}", shard.0);
+    let released =
+        link.session.execute_unpaged(&link.statements.log.release, (shard_number(shard), owner)).await;
+    Verdict::of(released.map_err(while_doing(&doing))?, &doing).map(drop)
 }
 
 /// Moves the checkpoint, unless it is there already. Repeating it does no harm.

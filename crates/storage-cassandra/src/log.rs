@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::future::try_join_all;
 use quipu_storage::{
-    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
-    Taken,
+    BATCH_BYTES_MAX, Batch, Fenced, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId,
+    StorageError, Taken,
 };
 use uuid::Uuid;
 
@@ -17,7 +17,7 @@ use crate::{
     bell::{Bell, Tell},
     body::INLINE_BYTES_MAX,
     error::unanswered,
-    fence,
+    fence::{self, Taker},
     issue::{Decision, Entry, Pending, Progress, issue},
     records,
     store::{Inner, Link},
@@ -27,6 +27,8 @@ use crate::{
 #[derive(Debug)]
 pub struct CassandraLog {
     inner: Arc<Inner>,
+    /// Whose it is.
+    node: Uuid,
     fences: BTreeMap<ShardId, Fence>,
     /// Begun, and nobody has been told of their end; until when they may be.
     under_way: BTreeMap<ShardId, (Pending, Instant)>,
@@ -48,9 +50,35 @@ struct Fence {
 }
 
 impl CassandraLog {
-    pub(crate) fn new(inner: Arc<Inner>, tell: Option<Tell>) -> Self {
+    pub(crate) fn new(inner: Arc<Inner>, node: Uuid, tell: Option<Tell>) -> Self {
         let bell = Arc::new(Bell::new(tell));
-        Self { inner, fences: BTreeMap::new(), under_way: BTreeMap::new(), unsettled: BTreeMap::new(), bell }
+        let (under_way, unsettled) = (BTreeMap::new(), BTreeMap::new());
+        Self { inner, node, fences: BTreeMap::new(), under_way, unsettled, bell }
+    }
+
+    fn take_as(
+        &mut self,
+        shard: ShardId,
+        seen: Option<Option<Fenced>>,
+    ) -> Result<Option<Taken>, StorageError> {
+        let (link, taker) = (self.link(), Taker { shard, node: self.node, seen });
+        let taken = self.inner.bridge.run(async move { fence::take(&link, taker).await })?;
+        let Some((owner, taken)) = taken else { return Ok(None) };
+        // Whoever had it may have dropped slices.
+        self.inner.link.floors.forget(shard);
+        self.abandon(shard);
+        // What others stored beside the log is deleted with the first checkpoint.
+        let fence = Fence { owner, last: taken.last, is_lost: false, parts_to: taken.last.next() };
+        self.fences.insert(shard, fence);
+        Ok(Some(taken))
+    }
+
+    /// Makes no further attempts to commit what is not decided.
+    fn abandon(&mut self, shard: ShardId) {
+        let under_way = self.under_way.remove(&shard).map(|(pending, _)| pending);
+        for pending in self.unsettled.remove(&shard).into_iter().chain(under_way) {
+            pending.abandon();
+        }
     }
 
     fn link(&self) -> Arc<Link> {
@@ -149,18 +177,23 @@ fn why(shard: ShardId, decision: Option<Decision>, trouble: Option<StorageError>
 
 impl Log for CassandraLog {
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
-        let link = self.link();
-        let (owner, taken) = self.inner.bridge.run(async move { fence::take(&link, shard).await })?;
-        // Whoever had it may have dropped slices.
-        self.inner.link.floors.forget(shard);
-        let under_way = self.under_way.remove(&shard).map(|(pending, _)| pending);
-        for pending in self.unsettled.remove(&shard).into_iter().chain(under_way) {
-            pending.abandon();
+        self.take_as(shard, None)?.ok_or(StorageError::Fenced(shard))
+    }
+
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        self.take_as(shard, Some(seen))
+    }
+
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        let Some(Fence { owner, is_lost, .. }) = self.fences.remove(&shard) else {
+            return Err(StorageError::NotOpen(shard));
+        };
+        self.abandon(shard);
+        if is_lost {
+            return Ok(());
         }
-        // What others stored beside the log is deleted with the first checkpoint.
-        let fence = Fence { owner, last: taken.last, is_lost: false, parts_to: taken.last.next() };
-        self.fences.insert(shard, fence);
-        Ok(taken)
+        let link = self.link();
+        self.inner.bridge.run(async move { link.patiently(|| fence::release(&link, shard, owner)).await })
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {

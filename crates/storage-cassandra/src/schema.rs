@@ -1,7 +1,7 @@
 //! The tables, as pictures, and how they are made.
 //!
 //! ```text
-//! log        shard | position | record | body, body_bytes owner, next, checkpoint (static)
+//! log        shard | position | record | body, body_bytes owner, node, next, checkpoint (static)
 //!            one partition per shard. Position 0 is no record: it stands first and is never deleted, so that
 //!            looking at the static columns does not mean looking past deleted records
 //! log_parts  shard | position, body, part | bytes          bytes of records that are not short
@@ -9,6 +9,7 @@
 //! slices     shard, slice, bucket | key | row              rows that are dropped by the partition
 //! row_parts  shard, slice, bucket | key, version, part | bytes
 //! floors     shard | floor                                 slices below are gone, whatever is written to them
+//! nodes      place | node | count, drains, about, wanted   who serves the site; the count is the write timestamp
 //! meta       name | value                                  schema, cluster, datacenter, buckets
 //! ```
 
@@ -61,7 +62,7 @@ pub(crate) struct Meta {
 fn tables(keyspace: &str) -> Vec<String> {
     let log = format!(
         "CREATE TABLE IF NOT EXISTS {keyspace}.log (shard int, position bigint, record blob, body uuid, body_bytes int, \
-         owner uuid STATIC, next bigint STATIC, checkpoint bigint STATIC, PRIMARY KEY (shard, position)) \
+         owner uuid STATIC, node uuid STATIC, next bigint STATIC, checkpoint bigint STATIC, PRIMARY KEY (shard, position)) \
          WITH gc_grace_seconds = {GRACE_SECONDS} AND compaction = {{'class': 'SizeTieredCompactionStrategy'}}"
     );
     let log_parts = format!(
@@ -88,7 +89,12 @@ fn tables(keyspace: &str) -> Vec<String> {
     let floors =
         format!("CREATE TABLE IF NOT EXISTS {keyspace}.floors (shard int PRIMARY KEY, floor bigint)");
     let meta = format!("CREATE TABLE IF NOT EXISTS {keyspace}.meta (name text PRIMARY KEY, value text)");
-    vec![meta, log, log_parts, rows, slices, row_parts, floors]
+    // One partition: all of it is read again and again, and there is little of it.
+    let nodes = format!(
+        "CREATE TABLE IF NOT EXISTS {keyspace}.nodes (place int, node uuid, count bigint, drains boolean, about blob, \
+         wanted boolean, PRIMARY KEY (place, node)) WITH gc_grace_seconds = {GRACE_SECONDS}"
+    );
+    vec![meta, log, log_parts, rows, slices, row_parts, floors, nodes]
 }
 
 /// Makes the keyspace and its tables; whatever is there already stays as it is.

@@ -8,6 +8,7 @@ use scylla::{
     policies::retry::FallthroughRetryPolicy,
     statement::{Consistency, Statement, prepared::PreparedStatement},
 };
+use uuid::Uuid;
 
 use crate::error::while_doing;
 
@@ -15,6 +16,23 @@ use crate::error::while_doing;
 pub(crate) struct Statements {
     pub(crate) log: LogStatements,
     pub(crate) table: TableStatements,
+    pub(crate) nodes: NodeStatements,
+}
+
+/// About nodes.
+#[derive(Debug)]
+pub(crate) struct NodeStatements {
+    /// node, count, drains, about, count
+    pub(crate) write: PreparedStatement,
+    /// node
+    pub(crate) remove: PreparedStatement,
+    pub(crate) all: PreparedStatement,
+    /// wanted, node
+    pub(crate) want: PreparedStatement,
+    /// node
+    pub(crate) wanted: PreparedStatement,
+    /// All shards.
+    pub(crate) held: PreparedStatement,
 }
 
 /// About the logs. The comments name the values.
@@ -22,10 +40,12 @@ pub(crate) struct Statements {
 pub(crate) struct LogStatements {
     /// shard
     pub(crate) standing: PreparedStatement,
-    /// owner, shard
+    /// owner, node, shard
     pub(crate) take_first: PreparedStatement,
-    /// new owner, shard, known owner, known next position
+    /// new owner, node, shard, known owner, known next position
     pub(crate) take: PreparedStatement,
+    /// shard, owner
+    pub(crate) release: PreparedStatement,
     /// record, next position, shard, position, owner, position
     pub(crate) commit: PreparedStatement,
     /// body, its bytes, next position, shard, position, owner, position
@@ -115,16 +135,19 @@ impl Statements {
         let preparing = Preparing { session, keyspace };
         let log = LogStatements::prepare(&preparing).await?;
         let table = TableStatements::prepare(&preparing).await?;
-        Ok(Self { log, table })
+        let nodes = NodeStatements::prepare(&preparing).await?;
+        Ok(Self { log, table, nodes })
     }
 }
 
 impl LogStatements {
     async fn prepare(with: &Preparing<'_>) -> Result<Self, StorageError> {
         let standing = "SELECT record, owner, next, checkpoint FROM $.log WHERE shard = ? AND position = 0";
-        let take_first = "UPDATE $.log SET owner = ?, next = 1, checkpoint = 0, record = 0x \
+        let take_first = "UPDATE $.log SET owner = ?, node = ?, next = 1, checkpoint = 0, record = 0x \
                           WHERE shard = ? AND position = 0 IF owner = null AND next = null";
-        let take = "UPDATE $.log SET owner = ? WHERE shard = ? IF owner = ? AND next = ?";
+        let take = "UPDATE $.log SET owner = ?, node = ? WHERE shard = ? IF owner = ? AND next = ?";
+        let release =
+            format!("UPDATE $.log SET owner = {NOBODY}, node = {NOBODY} WHERE shard = ? IF owner = ?");
         let commit = "UPDATE $.log SET record = ?, next = ? WHERE shard = ? AND position = ? \
                       IF owner = ? AND next = ?";
         let commit_body = "UPDATE $.log SET body = ?, body_bytes = ?, next = ? WHERE shard = ? AND position = ? \
@@ -143,6 +166,7 @@ impl LogStatements {
             standing: with.serial(standing).await?,
             take_first: with.conditional(take_first).await?,
             take: with.conditional(take).await?,
+            release: with.conditional(&release).await?,
             commit: with.conditional(commit).await?,
             commit_body: with.conditional(commit_body).await?,
             checkpoint: with.conditional(checkpoint).await?,
@@ -152,6 +176,36 @@ impl LogStatements {
             put_part: with.plain(put_part).await?,
             get_part: with.plain(get_part).await?,
             get_parts: with.plain(get_parts).await?,
+        })
+    }
+}
+
+/// What a node has written is forgotten when it has not written for so long.
+const NODE_SECONDS: u32 = 24 * 60 * 60;
+/// In the place of an owner or a node that there is none of.
+const NOBODY: Uuid = Uuid::nil();
+
+impl NodeStatements {
+    async fn prepare(with: &Preparing<'_>) -> Result<Self, StorageError> {
+        let write = format!(
+            "INSERT INTO $.nodes (place, node, count, drains, about) VALUES (0, ?, ?, ?, ?) \
+             USING TTL {NODE_SECONDS} AND TIMESTAMP ?"
+        );
+        // Whatever it wrote: no node that was removed comes back under its name.
+        let remove =
+            format!("DELETE FROM $.nodes USING TIMESTAMP {} WHERE place = 0 AND node = ?", i64::MAX - 1);
+        let all = "SELECT node, count, drains, about FROM $.nodes WHERE place = 0";
+        let want =
+            format!("UPDATE $.nodes USING TTL {NODE_SECONDS} SET wanted = ? WHERE place = 0 AND node = ?");
+        let wanted = "SELECT wanted FROM $.nodes WHERE place = 0 AND node = ?";
+        let held = "SELECT DISTINCT shard, owner, node, next FROM $.log";
+        Ok(Self {
+            write: with.plain(&write).await?,
+            remove: with.plain(&remove).await?,
+            all: with.plain(all).await?,
+            want: with.plain(&want).await?,
+            wanted: with.plain(wanted).await?,
+            held: with.plain(held).await?,
         })
     }
 }

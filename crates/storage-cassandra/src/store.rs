@@ -4,11 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use quipu_storage::StorageError;
 use scylla::client::session::Session;
+use uuid::Uuid;
 
 #[cfg(feature = "testing")]
 use crate::Faults;
 use crate::{
-    Access, Address, CassandraLog, CassandraTable, Schema, SetupError, Warning,
+    Access, Address, CassandraLog, CassandraRegistry, CassandraTable, Schema, SetupError, Warning,
     bridge::Bridge,
     connect::{self, commitlog_sync, datacenters, replication, stay_in},
     error::unanswered,
@@ -63,6 +64,8 @@ pub struct Options {
 #[derive(Debug, Clone)]
 pub struct Cassandra {
     inner: Arc<Inner>,
+    /// Under which name shards are taken.
+    node: Uuid,
 }
 
 #[derive(Debug)]
@@ -103,18 +106,30 @@ impl Cassandra {
         let (address, access) = (address.clone(), access.clone());
         let bridge = bridge()?;
         let (link, warnings) = bridge.run(async move { open(&address, &access, options).await })?;
-        Ok((Self { inner: Arc::new(Inner { bridge, link: Arc::new(link) }) }, warnings))
+        let inner = Arc::new(Inner { bridge, link: Arc::new(link) });
+        Ok((Self { inner, node: Uuid::now_v7() }, warnings))
+    }
+
+    /// The same keyspace for another node, over the same connections: for tests.
+    #[must_use]
+    pub fn as_another_node(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner), node: Uuid::now_v7() }
+    }
+
+    /// The register of the nodes that serve the site.
+    pub fn registry(&self) -> CassandraRegistry {
+        CassandraRegistry::new(Arc::clone(&self.inner), self.node)
     }
 
     /// A log that owns no shard yet.
     pub fn log(&self) -> CassandraLog {
-        CassandraLog::new(Arc::clone(&self.inner), None)
+        CassandraLog::new(Arc::clone(&self.inner), self.node, None)
     }
 
     /// The same, for somebody who does other things while commits are under way: `tell` is called when one of them has
     /// come to its end, from another thread. (What ends because time is over is not told: look now and then.)
     pub fn log_that_tells(&self, tell: impl Fn() + Send + Sync + 'static) -> CassandraLog {
-        CassandraLog::new(Arc::clone(&self.inner), Some(Arc::new(tell)))
+        CassandraLog::new(Arc::clone(&self.inner), self.node, Some(Arc::new(tell)))
     }
 
     /// The table.

@@ -48,6 +48,7 @@ mod error;
 pub mod file;
 mod log;
 pub mod memory;
+mod registry;
 mod store;
 mod table;
 #[cfg(feature = "testing")]
@@ -58,6 +59,9 @@ pub use testing::conformance;
 
 pub use checkpointer::Checkpointer;
 pub use error::StorageError;
-pub use log::{BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, Taken};
+pub use log::{
+    BATCH_BYTES_MAX, Batch, Fenced, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, Taken,
+};
+pub use registry::{Held, NodeId, Registered, Registry};
 pub use store::{Recovered, Store};
 pub use table::{KEY_BYTES_MAX, Page, ROW_BYTES_MAX, Row, Scan, Slice, Table, Write, check_sizes};

@@ -91,6 +91,16 @@ pub struct Taken {
     pub last: Position,
 }
 
+/// A fence as somebody has seen it: by whom the shard was taken, under a name of that one taking, and how far its log had
+/// got. Either changes with whatever its owner does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fenced {
+    /// The name of the taking.
+    pub name: u128,
+    /// The newest record.
+    pub last: Position,
+}
+
 /// A checkpoint: the table holds everything of the shard up to the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark {
@@ -111,6 +121,21 @@ pub struct Mark {
 pub trait Log: Send {
     /// Takes the fence of a shard, from whoever has it. Only what was committed before is there afterwards.
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError>;
+
+    /// Takes the fence only if it still stands as it was seen; `seen` is `None` for a shard that nobody ever had. `None`:
+    /// it does not, and nothing was changed. So nobody takes a shard from somebody who is at work on it again. (Only stores
+    /// that several processes share have fences to be seen.)
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        let _ = seen;
+        self.take(shard).map(Some)
+    }
+
+    /// Gives the fence back, in a store that several processes share: nobody has the shard then, and this log can store
+    /// nothing more for it, even if the store does not answer. Nothing of it is under way or unsettled.
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        let _ = shard;
+        Ok(())
+    }
 
     /// The committed records of a shard of ours after `after`, in order.
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError>;
@@ -150,6 +175,14 @@ pub trait Log: Send {
 impl<L: Log + ?Sized> Log for Box<L> {
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
         (**self).take(shard)
+    }
+
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        (**self).take_seen(shard, seen)
+    }
+
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        (**self).release(shard)
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {

@@ -3,17 +3,24 @@
 use std::{io::ErrorKind, sync::Arc};
 
 use quipu_storage::{
-    ShardId,
-    conformance::{self, Backend},
+    NodeId, ShardId,
+    conformance::{self, Backend, SharedBackend},
     embedded::{Embedded, EmbeddedLog, FjallTable, Folder, LogConfig, Logs},
     file::{FileLog, FileTable, SingleFile, StateFile},
-    memory::{Fault, Memory, MemoryLog, MemoryTable},
+    memory::{Fault, Memory, MemoryLog, MemoryRegistry, MemoryTable},
     testing::sim_disk::{Operation, SimDisk},
 };
 
 struct InMemory {
     memory: Memory,
     fault: Fault,
+    nodes: u128,
+}
+
+impl InMemory {
+    fn new(fault: Fault) -> Self {
+        Self { memory: Memory::new(), fault, nodes: 0 }
+    }
 }
 
 impl Backend for InMemory {
@@ -45,19 +52,34 @@ impl Backend for InMemory {
     }
 }
 
+impl SharedBackend for InMemory {
+    type Registry = MemoryRegistry;
+
+    fn node(&mut self) -> (MemoryLog, MemoryRegistry) {
+        self.nodes += 1;
+        let node = NodeId(self.nodes);
+        (self.memory.log_of(node), self.memory.registry(node))
+    }
+}
+
+#[test]
+fn memory_that_nodes_share() {
+    conformance::run_shared(|| InMemory::new(Fault::UnknownStored));
+}
+
 #[test]
 fn memory_that_forgets_the_write() {
-    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownNotStored });
+    conformance::run(|| InMemory::new(Fault::UnknownNotStored));
 }
 
 #[test]
 fn memory_that_forgets_to_answer() {
-    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownStored });
+    conformance::run(|| InMemory::new(Fault::UnknownStored));
 }
 
 #[test]
 fn memory_whose_write_lands_late() {
-    conformance::run(|| InMemory { memory: Memory::new(), fault: Fault::UnknownLate });
+    conformance::run(|| InMemory::new(Fault::UnknownLate));
 }
 
 /// Segments so small that every part of the suite goes through several.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use quipu_storage::{
     ShardId,
-    conformance::{self, Backend},
+    conformance::{self, Backend, SharedBackend},
 };
-use quipu_storage_cassandra::{Address, Cassandra, CassandraLog, CassandraTable, Fault};
+use quipu_storage_cassandra::{Address, Cassandra, CassandraLog, CassandraRegistry, CassandraTable, Fault};
 
 use crate::{server::Server, shifted::Shifted};
 
@@ -45,6 +45,26 @@ impl Backend for OnCassandra<'_> {
     fn let_settle(&mut self) {
         self.cassandra.faults().heal();
     }
+}
+
+impl SharedBackend for OnCassandra<'_> {
+    type Registry = Shifted<CassandraRegistry>;
+
+    fn node(&mut self) -> (Self::Log, Self::Registry) {
+        let (node, by) = (self.cassandra.as_another_node(), self.by);
+        (Shifted { inner: node.log(), by }, Shifted { inner: node.registry(), by })
+    }
+}
+
+pub(crate) fn run_shared(server: &Server) {
+    let address = server.keyspace();
+    let (cassandra, fault) = (server.open(&address), Fault::NotSent);
+    let mut next = 0;
+    conformance::run_shared(|| {
+        let by = next;
+        next += SHARDS;
+        OnCassandra { address: address.clone(), cassandra: cassandra.clone(), server, fault, by }
+    });
 }
 
 pub(crate) fn run(server: &Server, fault: Fault) {

@@ -31,6 +31,7 @@ fn main() -> ExitCode {
         .test_with("conformance_when_writes_land_late", server::shared, |server| {
             conformance::run(server, Fault::Late);
         })
+        .test_with("conformance_of_nodes_that_share", server::shared, conformance::run_shared)
         .test_with("owners_that_race", server::shared, outcomes::owners_that_race)
         .test_with("commits_under_way", server::shared, outcomes::commits_under_way)
         .test_with("taken_meanwhile", server::shared, outcomes::taken_meanwhile)

@@ -1,8 +1,8 @@
 //! Shards under other numbers: a test that wants fresh data gets fresh shards, because making a keyspace takes seconds.
 
 use quipu_storage::{
-    Batch, Flush, Log, Mark, Outcome, Page, Position, Record, Row, Scan, Settled, ShardId, Slice,
-    StorageError, Table, Taken, Write,
+    Batch, Fenced, Flush, Held, Log, Mark, NodeId, Outcome, Page, Position, Record, Registered, Registry,
+    Row, Scan, Settled, ShardId, Slice, StorageError, Table, Taken, Write,
 };
 
 /// A log or a table whose shard 0 is another one.
@@ -33,6 +33,14 @@ impl<T> Shifted<T> {
 impl<L: Log> Log for Shifted<L> {
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
         self.inner.take(self.shift(shard)).map_err(|error| self.back(error))
+    }
+
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        self.inner.take_seen(self.shift(shard), seen).map_err(|error| self.back(error))
+    }
+
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        self.inner.release(self.shift(shard)).map_err(|error| self.back(error))
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
@@ -84,5 +92,36 @@ impl<T: Table> Table for Shifted<T> {
 
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError> {
         self.inner.drop_slices(self.shift(shard), floor)
+    }
+}
+
+impl<R: Registry> Registry for Shifted<R> {
+    fn own(&self) -> NodeId {
+        self.inner.own()
+    }
+
+    fn write(&self, registered: &Registered) -> Result<(), StorageError> {
+        self.inner.write(registered)
+    }
+
+    fn remove(&self, node: NodeId) -> Result<(), StorageError> {
+        self.inner.remove(node)
+    }
+
+    fn nodes(&self) -> Result<Vec<Registered>, StorageError> {
+        self.inner.nodes()
+    }
+
+    fn held(&self) -> Result<Vec<Held>, StorageError> {
+        let held = self.inner.held()?.into_iter().filter(|held| held.shard.0 >= self.by);
+        Ok(held.map(|held| Held { shard: ShardId(held.shard.0 - self.by), ..held }).collect())
+    }
+
+    fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError> {
+        self.inner.ask_to_drain(node, drains)
+    }
+
+    fn is_asked_to_drain(&self) -> Result<Option<bool>, StorageError> {
+        self.inner.is_asked_to_drain()
     }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Attempt, Crash, Fault, Inner, Memory, ShardLog};
 use crate::{
-    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
-    Taken,
+    BATCH_BYTES_MAX, Batch, Fenced, Flush, Log, Mark, NodeId, Outcome, Position, Record, Settled, ShardId,
+    StorageError, Taken,
 };
 
 const CRASHED: StorageError = StorageError::Injected("the process has crashed");
@@ -14,15 +14,17 @@ const CRASHED: StorageError = StorageError::Injected("the process has crashed");
 #[derive(Debug)]
 pub struct MemoryLog {
     memory: Memory,
+    /// Whose it is, where several nodes share the memory.
+    node: Option<NodeId>,
     generation: u64,
     fences: BTreeMap<ShardId, u64>,
     unsettled: BTreeMap<ShardId, Attempt>,
 }
 
 impl MemoryLog {
-    pub(super) fn new(memory: Memory) -> Self {
+    pub(super) fn new(memory: Memory, node: Option<NodeId>) -> Self {
         let generation = memory.lock().generation;
-        Self { memory, generation, fences: BTreeMap::new(), unsettled: BTreeMap::new() }
+        Self { memory, node, generation, fences: BTreeMap::new(), unsettled: BTreeMap::new() }
     }
 
     fn check(&self, inner: &Inner, shard: ShardId) -> Result<u64, StorageError> {
@@ -34,6 +36,18 @@ impl MemoryLog {
             Some(log) if log.fence == fence => Ok(fence),
             _ => Err(StorageError::Fenced(shard)),
         }
+    }
+
+    fn take_now(&mut self, inner: &mut Inner, shard: ShardId) -> Taken {
+        inner.fence += 1;
+        let fence = inner.fence;
+        let log = inner.shards.entry(shard).or_default();
+        (log.fence, log.by) = (fence, self.node);
+        // Whoever opens a shard acts on what it reads, so that has to stay.
+        log.flushed = log.last;
+        self.fences.insert(shard, fence);
+        self.unsettled.remove(&shard);
+        Taken { checkpoint: log.checkpoint, last: log.last }
     }
 
     fn prepare(&self, inner: &Inner, batch: &Batch) -> Result<Attempt, StorageError> {
@@ -103,21 +117,33 @@ fn flush_shard(inner: &mut Inner, shard: ShardId) {
 
 impl Log for MemoryLog {
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
-        let mut inner = self.memory.lock();
+        let memory = self.memory.clone();
+        let mut inner = memory.lock();
         if inner.generation != self.generation {
             return Err(CRASHED);
         }
+        Ok(self.take_now(&mut inner, shard))
+    }
+
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        let memory = self.memory.clone();
+        let mut inner = memory.lock();
+        if inner.generation != self.generation {
+            return Err(CRASHED);
+        }
+        let now = inner.shards.get(&shard).map(ShardLog::fenced);
+        Ok((now == seen).then(|| self.take_now(&mut inner, shard)))
+    }
+
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        let mut inner = self.memory.lock();
+        self.check(&inner, shard)?;
         inner.fence += 1;
         let fence = inner.fence;
         let log = inner.shards.entry(shard).or_default();
-        log.fence = fence;
-        // Whoever opens a shard acts on what it reads, so that has to stay.
-        log.flushed = log.last;
-        let taken = Taken { checkpoint: log.checkpoint, last: log.last };
-        drop(inner);
-        self.fences.insert(shard, fence);
-        self.unsettled.remove(&shard);
-        Ok(taken)
+        (log.fence, log.by) = (fence, None);
+        self.fences.remove(&shard);
+        Ok(())
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {

@@ -4,6 +4,7 @@
 //! shard and meets its next commit (or the next attempt to settle one).
 
 mod log;
+mod registry;
 mod table;
 
 use std::{
@@ -11,8 +12,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-pub use self::{log::MemoryLog, table::MemoryTable};
-use crate::{Position, Record, Row, ShardId, Slice};
+pub use self::{log::MemoryLog, registry::MemoryRegistry, table::MemoryTable};
+use crate::{Fenced, NodeId, Position, Record, Registered, Row, ShardId, Slice};
 
 /// Something that goes wrong with one shard's next commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,16 +62,27 @@ struct Inner {
     late: Vec<Attempt>,
     crash: Option<Crash>,
     put_fails_after: Option<usize>,
+    nodes: BTreeMap<NodeId, Registered>,
+    /// Who is wanted to give its shards away, or to keep them.
+    drains: BTreeMap<NodeId, bool>,
 }
 
 #[derive(Debug, Clone, Default)]
 struct ShardLog {
     fence: u64,
+    /// Who has it, if somebody does and has said so.
+    by: Option<NodeId>,
     checkpoint: Position,
     last: Position,
     /// Everything up to here survives a crash.
     flushed: Position,
     records: Vec<Record>,
+}
+
+impl ShardLog {
+    fn fenced(&self) -> Fenced {
+        Fenced { name: u128::from(self.fence), last: self.last }
+    }
 }
 
 /// A conditional write: "if the fence is mine and the next position is p".
@@ -115,7 +127,17 @@ impl Memory {
 
     /// A log, as a process that starts now would have.
     pub fn log(&self) -> MemoryLog {
-        MemoryLog::new(self.clone())
+        MemoryLog::new(self.clone(), None)
+    }
+
+    /// The same, for one of several nodes that share this memory.
+    pub fn log_of(&self, node: NodeId) -> MemoryLog {
+        MemoryLog::new(self.clone(), Some(node))
+    }
+
+    /// The register of nodes, as one of them sees it.
+    pub fn registry(&self, own: NodeId) -> MemoryRegistry {
+        MemoryRegistry::new(self.clone(), own)
     }
 
     /// The table.

@@ -1,8 +1,8 @@
 //! What every backend must do, as one suite. `conformance::run(factory)` panics at the first thing that is wrong.
 
 use crate::{
-    BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Page, Position, Row, Scan, Settled, ShardId, Slice,
-    StorageError, Store, Table, Write,
+    BATCH_BYTES_MAX, Batch, Flush, Held, Log, Mark, Outcome, Page, Position, Registered, Registry, Row, Scan,
+    Settled, ShardId, Slice, StorageError, Store, Table, Write,
 };
 
 /// A backend under test, with the data of one test.
@@ -27,6 +27,15 @@ pub trait Backend {
 
     /// The trouble is over.
     fn let_settle(&mut self);
+}
+
+/// A store that several nodes share.
+pub trait SharedBackend: Backend {
+    /// Its register of nodes.
+    type Registry: Registry;
+
+    /// A further node: its log, and how it sees the others.
+    fn node(&mut self) -> (Self::Log, Self::Registry);
 }
 
 const A: ShardId = ShardId(0);
@@ -378,4 +387,90 @@ fn slices_are_dropped_for_good<B: Backend>(backend: &mut B) {
     assert_eq!(there(&table, B), [true, false, true, true]);
     table.put(B, &[write(Slice(1), "late", 9, "late")]).expect("a late write does no harm");
     assert_eq!(table.get(B, Slice(1), b"late").expect("reads"), None);
+}
+
+/// What every store must do that several nodes share, besides [`run`].
+pub fn run_shared<B: SharedBackend>(mut factory: impl FnMut() -> B) {
+    a_shard_is_taken_as_it_was_seen_or_not_at_all(&mut factory());
+    a_released_shard_has_nobody(&mut factory());
+    nodes_see_each_other(&mut factory());
+}
+
+fn held<R: Registry>(registry: &R, shard: ShardId) -> Option<Held> {
+    let held = registry.held().expect("the store answers");
+    held.into_iter().find(|held| held.shard == shard)
+}
+
+fn a_shard_is_taken_as_it_was_seen_or_not_at_all<B: SharedBackend>(backend: &mut B) {
+    let (mut one, first) = backend.node();
+    let (mut other, second) = backend.node();
+    assert_eq!(held(&second, A), None, "nobody ever had it");
+    assert!(one.take_seen(A, None).expect("the store answers").is_some());
+    assert!(other.take_seen(A, None).expect("the store answers").is_none(), "it was free when it was seen");
+    let seen = held(&second, A).expect("somebody has it");
+    assert_eq!(seen.by, Some(first.own()));
+    commit(&mut one, A, "at work");
+    assert!(
+        other.take_seen(A, Some(seen.fence)).expect("the store answers").is_none(),
+        "its owner is at work"
+    );
+    commit(&mut one, A, "and goes on");
+    let seen = held(&second, A).expect("somebody has it");
+    let taken = other.take_seen(A, Some(seen.fence)).expect("the store answers").expect("it stands so");
+    assert_eq!(taken.last, Position(2));
+    assert_eq!(held(&first, A).expect("somebody has it").by, Some(second.own()));
+    assert!(matches!(one.commit(&[batch(A, "late")], Flush::Now)[..], [Outcome::Fenced]));
+}
+
+fn a_released_shard_has_nobody<B: SharedBackend>(backend: &mut B) {
+    let (mut one, first) = backend.node();
+    let (mut other, _) = backend.node();
+    one.take(A).expect("it is free");
+    commit(&mut one, A, "kept");
+    let before = held(&first, A).expect("somebody has it");
+    one.release(A).expect("the store answers");
+    let after = held(&first, A).expect("somebody had it");
+    assert_eq!(after.by, None);
+    assert!(matches!(
+        one.commit(&[batch(A, "late")], Flush::Now)[..],
+        [Outcome::Failed(_) | Outcome::Fenced]
+    ));
+    assert!(other.take_seen(A, Some(before.fence)).expect("the store answers").is_none(), "it was released");
+    let taken = other.take_seen(A, Some(after.fence)).expect("the store answers").expect("it stands so");
+    assert_eq!(taken.last, Position(1));
+    assert_eq!(other.read(A, Position(0)).expect("the store answers")[0].bytes, b"kept");
+    assert!(one.release(A).is_err(), "it has nothing to release");
+    assert_eq!(commit(&mut other, A, "goes on"), Position(2));
+}
+
+fn nodes_see_each_other<B: SharedBackend>(backend: &mut B) {
+    let (_, first) = backend.node();
+    let (_, second) = backend.node();
+    assert_ne!(first.own(), second.own());
+    let say = |registry: &B::Registry, count: u64, drains: bool| {
+        let about = format!("node {count}").into_bytes();
+        registry
+            .write(&Registered { node: registry.own(), count, drains, about })
+            .expect("the store answers");
+    };
+    let found = |node| {
+        let nodes = first.nodes().expect("the store answers");
+        nodes.into_iter().find(|registered| registered.node == node)
+    };
+    say(&first, 1, false);
+    say(&second, 7, false);
+    say(&second, 8, true);
+    assert_eq!(found(first.own()).map(|it| (it.count, it.drains)), Some((1, false)));
+    assert_eq!(found(second.own()).map(|it| (it.count, it.drains)), Some((8, true)));
+    assert_eq!(found(second.own()).map(|it| it.about), Some(b"node 8".to_vec()));
+    let is_asked = |registry: &B::Registry| registry.is_asked_to_drain().expect("the store answers");
+    assert_eq!(is_asked(&second), None);
+    first.ask_to_drain(second.own(), true).expect("the store answers");
+    assert_eq!(is_asked(&second), Some(true));
+    assert_eq!(is_asked(&first), None);
+    first.ask_to_drain(second.own(), false).expect("the store answers");
+    assert_eq!(is_asked(&second), Some(false));
+    first.remove(second.own()).expect("the store answers");
+    assert_eq!(found(second.own()), None);
+    assert!(found(first.own()).is_some());
 }

@@ -5,7 +5,9 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use crate::{Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Taken};
+use crate::{
+    Batch, Fenced, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Taken,
+};
 
 /// A log that begins commits and hears of their end later.
 #[derive(Debug)]
@@ -54,6 +56,14 @@ impl<L: Log> Log for Far<L> {
 
     fn take(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
         self.log.take(shard)
+    }
+
+    fn take_seen(&mut self, shard: ShardId, seen: Option<Fenced>) -> Result<Option<Taken>, StorageError> {
+        self.log.take_seen(shard, seen)
+    }
+
+    fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
+        self.log.release(shard)
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {

@@ -1,0 +1,54 @@
+//! The register of nodes in memory.
+
+use super::Memory;
+use crate::{Held, NodeId, Registered, Registry, StorageError};
+
+/// What one node sees of the others.
+#[derive(Debug, Clone)]
+pub struct MemoryRegistry {
+    memory: Memory,
+    own: NodeId,
+}
+
+impl MemoryRegistry {
+    pub(super) fn new(memory: Memory, own: NodeId) -> Self {
+        Self { memory, own }
+    }
+}
+
+impl Registry for MemoryRegistry {
+    fn own(&self) -> NodeId {
+        self.own
+    }
+
+    fn write(&self, registered: &Registered) -> Result<(), StorageError> {
+        self.memory.lock().nodes.insert(registered.node, registered.clone());
+        Ok(())
+    }
+
+    fn remove(&self, node: NodeId) -> Result<(), StorageError> {
+        let mut inner = self.memory.lock();
+        inner.nodes.remove(&node);
+        inner.drains.remove(&node);
+        Ok(())
+    }
+
+    fn nodes(&self) -> Result<Vec<Registered>, StorageError> {
+        Ok(self.memory.lock().nodes.values().cloned().collect())
+    }
+
+    fn held(&self) -> Result<Vec<Held>, StorageError> {
+        let inner = self.memory.lock();
+        let held = inner.shards.iter().map(|(&shard, log)| Held { shard, by: log.by, fence: log.fenced() });
+        Ok(held.collect())
+    }
+
+    fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError> {
+        self.memory.lock().drains.insert(node, drains);
+        Ok(())
+    }
+
+    fn is_asked_to_drain(&self) -> Result<Option<bool>, StorageError> {
+        Ok(self.memory.lock().drains.get(&self.own).copied())
+    }
+}
