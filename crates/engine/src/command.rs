@@ -506,6 +506,10 @@ pub enum Refusal {
     #[error("it is not known whether this was counted ({0}); ask again with the operation's id")]
     #[n(24)]
     InDoubt(#[n(0)] String),
+    /// Another node of the site has this counter, or is about to.
+    #[error("this counter is moving to another node of the site; nothing was counted. Try again")]
+    #[n(25)]
+    NotHere,
 }
 
 fn describe_sites(sites: &[SiteId]) -> String {

@@ -9,6 +9,7 @@ mod discipline;
 mod fingerprint;
 mod handoff;
 mod incarnation;
+mod nodes;
 mod recovery;
 mod relay;
 mod sites;
@@ -24,6 +25,7 @@ use self::recovery::Clock;
 
 pub use self::{
     discipline::Discipline,
+    nodes::Standing,
     sites::{Envelope, Unfinished},
 };
 use crate::{
@@ -145,6 +147,8 @@ struct Running {
     /// Slices below were dropped.
     floor: Slice,
     pending: bool,
+    /// The epoch of trust in which its fence was last known to be ours.
+    confirmed: u64,
     state: State,
 }
 
@@ -165,6 +169,8 @@ enum State {
         outputs: Outputs,
         bytes: u64,
         began_ms: u64,
+        /// The epoch of trust in which it was begun.
+        epoch: u64,
     },
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
@@ -190,9 +196,7 @@ impl State {
             Self::Unsettled { why, .. } | Self::Broken { why } => {
                 Some(Refusal::NotStored(format!("{why}; nothing was counted. Try again")))
             }
-            Self::Lost => {
-                Some(Refusal::NotStored("another process has this shard; nothing was counted".into()))
-            }
+            Self::Lost => Some(Refusal::NotHere),
         }
     }
 }
@@ -205,6 +209,7 @@ pub struct Host<L, T> {
     flush: Flush,
     discipline: Discipline,
     membership: Membership,
+    standing: Standing,
     connected: BTreeSet<SiteId>,
     /// So many commits are under way.
     under_way: usize,
@@ -247,6 +252,7 @@ impl<L: Log, T: Table> Host<L, T> {
             flush,
             discipline: Discipline::default(),
             membership: Membership::alone(settings.site),
+            standing: Standing::default(),
             connected: BTreeSet::new(),
             under_way: 0,
             unflushed: false,
@@ -278,8 +284,7 @@ impl<L: Log, T: Table> Host<L, T> {
     pub fn submit(&mut self, id: ShardId, ticket: Ticket, command: Command<'_>, now: Moment) {
         let table = self.store.table();
         let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
-            let refusal = Refusal::NotStored(format!("shard {} is not open here; nothing was counted", id.0));
-            return self.refused.replies.push((ticket, Reply::Refused(refusal)));
+            return self.refused.replies.push((ticket, Reply::Refused(Refusal::NotHere)));
         };
         let now = running.clock.at(now);
         let ready = match running.state.refusal() {
@@ -341,13 +346,14 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn end_commit(&mut self, id: ShardId, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id).filter(|running| running.is_committing()) else { return };
-        let State::Committing { outputs, bytes, began_ms } = mem::replace(&mut running.state, State::Live)
+        let State::Committing { outputs, bytes, began_ms, epoch } =
+            mem::replace(&mut running.state, State::Live)
         else {
             return;
         };
         released.commits_ms.push(now.elapsed_ms.saturating_sub(began_ms));
         self.under_way -= 1;
-        self.settle(id, outputs, outcome, bytes, now, released);
+        self.settle(id, outputs, outcome, bytes, epoch, now, released);
     }
 
     /// Makes everything submitted durable, and releases what may be known then; or begins to, if the store is far away:
@@ -360,10 +366,14 @@ impl<L: Log, T: Table> Host<L, T> {
         let mut waiting = Vec::with_capacity(self.pending.len());
         let mut written = Written::default();
         for id in mem::take(&mut self.pending) {
+            let is_trusted = self.is_trusted(id);
             let Some(running) = self.running(id) else { continue };
             debug_assert!(!running.is_committing());
             running.pending = false;
             let now_ms = running.time_ms(now);
+            if !is_trusted {
+                running.shard.store_anyway();
+            }
             let sealed = running.shard.seal(now_ms);
             match sealed.record {
                 Some(record) => {
@@ -385,10 +395,11 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let flush = if mem::take(&mut self.flush_next) { Flush::Now } else { self.flush };
         let lengths: Vec<u64> = batches.iter().map(|batch| batch.record.len() as u64).collect();
+        let epoch = self.standing.epoch;
         let outcomes = self.store.begin(batches, flush);
         for (((id, outputs), outcome), bytes) in waiting.into_iter().zip(outcomes).zip(lengths) {
             match outcome {
-                Some(outcome) => self.settle(id, outputs, outcome, bytes, now, released),
+                Some(outcome) => self.settle(id, outputs, outcome, bytes, epoch, now, released),
                 None => self.leave_under_way(id, outputs, bytes, now),
             }
         }
@@ -396,8 +407,9 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     fn leave_under_way(&mut self, id: ShardId, outputs: Outputs, bytes: u64, now: Moment) {
+        let epoch = self.standing.epoch;
         if let Some(running) = self.running(id) {
-            running.state = State::Committing { outputs, bytes, began_ms: now.elapsed_ms };
+            running.state = State::Committing { outputs, bytes, began_ms: now.elapsed_ms, epoch };
             self.under_way += 1;
         }
     }
@@ -408,6 +420,7 @@ impl<L: Log, T: Table> Host<L, T> {
         outputs: Outputs,
         outcome: Stored,
         bytes: u64,
+        epoch: u64,
         now: Moment,
         released: &mut Released,
     ) {
@@ -415,6 +428,7 @@ impl<L: Log, T: Table> Host<L, T> {
         match outcome {
             Stored::Committed { position } => {
                 running.position = position;
+                running.confirmed = epoch;
                 running.shard.committed();
                 self.logged_bytes += bytes;
                 self.unflushed |= self.flush == Flush::Later;
@@ -422,9 +436,7 @@ impl<L: Log, T: Table> Host<L, T> {
             }
             Stored::Fenced => {
                 running.state = State::Lost;
-                let why =
-                    Refusal::NotStored("another process has taken this shard; nothing was counted".into());
-                released.refuse(outputs, &why);
+                released.refuse(outputs, &Refusal::NotHere);
             }
             Stored::Failed(error) => {
                 released.refuse(outputs, &Refusal::NotStored(error.to_string()));
@@ -660,8 +672,7 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
-        let running =
-            running.ok_or_else(|| Refusal::NotStored(format!("shard {} is not open here", id.0)))?;
+        let running = running.ok_or(Refusal::NotHere)?;
         if let Some(refusal) = running.state.refusal() {
             return Err(refusal);
         }

@@ -17,6 +17,7 @@ pub mod handoff;
 pub mod host;
 mod links;
 mod membership;
+pub mod nodes;
 mod operations;
 mod record;
 mod rules;

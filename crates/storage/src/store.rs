@@ -1,7 +1,8 @@
 //! A log and a table together: the one recovery, and the one order of a checkpoint.
 
 use crate::{
-    Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Table, Taken, Write,
+    Batch, Fenced, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError, Table, Taken,
+    Write,
 };
 
 /// What a shard had committed: the rows of the table, and these records on top of them.
@@ -49,6 +50,16 @@ impl<L: Log, T: Table> Store<L, T> {
         // Fence first: what the former owner commits between a read and the fence would be lost.
         let taken = self.log.take(shard)?;
         self.recover(shard, taken)
+    }
+
+    /// The same, if the fence stands as it was seen: see [`Log::take_seen`].
+    pub fn open_seen(
+        &mut self,
+        shard: ShardId,
+        seen: Option<Fenced>,
+    ) -> Result<Option<Recovered>, StorageError> {
+        let taken = self.log.take_seen(shard, seen)?;
+        taken.map(|taken| self.recover(shard, taken)).transpose()
     }
 
     /// Reads again what a shard of ours has committed, for memory that holds the effects of a batch that failed.

@@ -25,6 +25,9 @@ pub enum Discipline {
     /// Wrong: checkpoints write what is not committed yet.
     #[cfg(feature = "testing")]
     CheckpointsUncommitted,
+    /// Wrong: a node that may have lost a shard without knowing speaks of what it has in memory.
+    #[cfg(feature = "testing")]
+    TrustsBlindly,
 }
 
 impl Discipline {
@@ -50,6 +53,13 @@ impl Discipline {
     pub(super) fn keeps_memory(self) -> bool {
         #[cfg(feature = "testing")]
         return self == Self::MemoryIsKept;
+        #[cfg(not(feature = "testing"))]
+        false
+    }
+
+    pub(super) fn trusts_blindly(self) -> bool {
+        #[cfg(feature = "testing")]
+        return self == Self::TrustsBlindly;
         #[cfg(not(feature = "testing"))]
         false
     }

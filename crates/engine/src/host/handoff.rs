@@ -23,11 +23,11 @@ impl<L: Log, T: Table> Host<L, T> {
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let refusal = match &running {
-            None => Some(Refusal::NotStored(format!("shard {} is not open here; nothing was done", id.0))),
+            None => Some(Refusal::NotHere),
             Some(running) => running.state.refusal(),
         };
         let (Some(running), None) = (running, refusal.clone()) else {
-            let refusal = refusal.unwrap_or(Refusal::NotStored("the shard is not open here".into()));
+            let refusal = refusal.unwrap_or(Refusal::NotHere);
             return self.refused.replies.push((ticket, Reply::Refused(refusal)));
         };
         if leaf {

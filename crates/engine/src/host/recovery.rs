@@ -45,12 +45,21 @@ impl<L: Log, T: Table> Host<L, T> {
     /// Takes a shard's fence and reads what was committed.
     pub fn open(&mut self, id: ShardId, now: Moment) -> Result<(), OpenError> {
         let recovered = self.store.open(id)?;
+        self.install(id, &recovered, now)
+    }
+
+    pub(super) fn install(
+        &mut self,
+        id: ShardId,
+        recovered: &Recovered,
+        now: Moment,
+    ) -> Result<(), OpenError> {
         if let Some(checkpointer) = &self.checkpointer {
             checkpointer.forget(id);
         }
         let table = self.store.table();
-        let stored_ms = stored_time(table, id, &recovered)?;
-        let mut shard = read(table, id, self.settings, &self.membership, &recovered, stored_ms)?;
+        let stored_ms = stored_time(table, id, recovered)?;
+        let mut shard = read(table, id, self.settings, &self.membership, recovered, stored_ms)?;
         for peer in &self.connected {
             shard.connect(*peer, true);
         }
@@ -68,6 +77,7 @@ impl<L: Log, T: Table> Host<L, T> {
             captured_ms: recovered.records.is_empty().then_some(stored_ms),
             floor: Slice(0),
             pending: false,
+            confirmed: self.standing.epoch,
             state: State::Live,
         }));
         Ok(())

@@ -83,7 +83,8 @@ impl<L: Log, T: Table> Host<L, T> {
     ) -> Result<(), BadMessage> {
         let table = self.store.table();
         let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
-            return Err(BadMessage::Impossible("a shard that is not open here"));
+            // Another node has it now, and the other site will say it again.
+            return Ok(());
         };
         if !matches!(running.state, State::Live) {
             return Ok(());
@@ -131,10 +132,12 @@ impl<L: Log, T: Table> Host<L, T> {
         if self.connected.is_empty() || (self.flush == Flush::Later && self.unflushed) {
             return;
         }
-        let table = self.store.table();
+        let (table, standing) = (self.store.table(), self.standing);
         for running in self.shards.iter_mut().flatten() {
             let now_ms = running.clock.at(now).elapsed_ms;
-            if !running.shard.is_restless(now_ms) || !matches!(running.state, State::Live) {
+            // One that may be another node's by now has nothing to say.
+            let may_speak = matches!(running.state, State::Live) && standing.is_trusted(running.confirmed);
+            if !running.shard.is_restless(now_ms) || !may_speak {
                 continue;
             }
             for peer in running.shard.peers_to_serve(now_ms) {

@@ -596,6 +596,11 @@ impl Shard {
         Sealed { record: Some(record), rows, outputs }
     }
 
+    /// The next batch is stored even if nothing has changed: so its fence says whether the shard is still this node's.
+    pub(crate) fn store_anyway(&mut self) {
+        self.moved = true;
+    }
+
     /// The batch that was [sealed](Self::seal) is stored.
     pub(crate) fn committed(&mut self) {
         self.pending.committed();

@@ -168,6 +168,20 @@ impl Shard {
         self.waiting.commands.iter().map(|waiter| waiter.command.get().key.into()).collect()
     }
 
+    /// The shard goes to another node: what waits is answered.
+    pub(crate) fn give_up_waiting(&mut self) -> Vec<(Ticket, Reply)> {
+        let waiting = std::mem::take(&mut self.waiting.commands).into_iter();
+        let refuse = |Waiter { ticket, command, .. }: Waiter| {
+            let Command { key, action } = command.get();
+            let refusal = match action {
+                Action::Create { .. } => Refusal::Creating { missing: self.missing_agreement(key) },
+                _ => Refusal::NotHere,
+            };
+            (ticket, Reply::Refused(refusal))
+        };
+        waiting.map(refuse).collect()
+    }
+
     /// Tries again what waits. Something may have come, or time is up.
     pub(crate) fn try_again(&mut self, now: Moment) {
         for waiter in std::mem::take(&mut self.waiting.commands) {

@@ -5,6 +5,7 @@ mod crashes;
 mod far;
 mod listing;
 mod model;
+mod nodes;
 mod operations;
 mod oracle;
 mod recovery;

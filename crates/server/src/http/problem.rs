@@ -95,6 +95,7 @@ impl Problem {
             Refusal::NotStored(_)
             | Refusal::InDoubt(_)
             | Refusal::NoSite(_)
+            | Refusal::NotHere
             | Refusal::JoinedLately { .. }
             | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
@@ -163,6 +164,7 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         }
         Refusal::BadKey { .. } => (StatusCode::BAD_REQUEST, "bad-key", "The key is too long or empty"),
         Refusal::NotStored(_) => (StatusCode::SERVICE_UNAVAILABLE, "not-stored", "The store failed"),
+        Refusal::NotHere => (StatusCode::SERVICE_UNAVAILABLE, "moving", "The counter moves to another node"),
         Refusal::InDoubt(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "in-doubt", "It is not known whether this was stored")
         }

@@ -117,6 +117,7 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::NoSite(_) => "NOSITE",
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",
+        Refusal::NotHere => "TRYAGAIN",
         Refusal::Overflow | Refusal::BadDefinition(_) | Refusal::BadKey { .. } => "ERR",
     };
     reply.error(&format_args!("{code} {refusal}"));

@@ -1,0 +1,90 @@
+//! One of several nodes over one store: shards come and go while the host runs, and what is in memory may be another node's
+//! by now.
+
+use quipu_storage::{Fenced, Log, ShardId, StorageError, Table};
+
+use super::{Host, OpenError, Released, State};
+use crate::Moment;
+
+/// How far a node may rely on what it has in memory ([`crate::nodes::Trust`] at one moment).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// The epoch of its trust.
+    pub epoch: u64,
+    /// It has not lapsed.
+    pub holds: bool,
+}
+
+impl Default for Standing {
+    /// There are no other nodes.
+    fn default() -> Self {
+        Self { epoch: 0, holds: true }
+    }
+}
+
+impl Standing {
+    pub(super) fn is_trusted(self, confirmed: u64) -> bool {
+        self.holds && self.epoch == confirmed
+    }
+}
+
+impl<L: Log, T: Table> Host<L, T> {
+    /// How it stands with this node at this moment: to be said before every [`Self::commit`] and [`Self::outgoing`], after
+    /// everything was taken in that these speak of. Whatever is not trusted is committed before anything is said of it, even
+    /// if nothing has changed.
+    pub fn set_standing(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    pub(super) fn is_trusted(&self, id: ShardId) -> bool {
+        let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
+        self.discipline.trusts_blindly()
+            || running.is_some_and(|running| self.standing.is_trusted(running.confirmed))
+    }
+
+    /// Takes a shard if its fence stands as it was seen, and reads what was committed. Returns whether it did.
+    pub fn open_seen(&mut self, id: ShardId, seen: Option<Fenced>, now: Moment) -> Result<bool, OpenError> {
+        match self.store.open_seen(id, seen)? {
+            Some(recovered) => self.install(id, &recovered, now).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Gives a shard back, for another node. Call it between batches. What waits in it is answered; whoever watches a
+    /// counter hears nothing more. The error is that it cannot be given back now, and stays.
+    pub fn close(&mut self, id: ShardId, released: &mut Released) -> Result<(), StorageError> {
+        debug_assert!(self.pending.is_empty());
+        match self.running(id).map(|running| &running.state) {
+            None => return Err(StorageError::NotOpen(id)),
+            Some(State::Live | State::Lost) => {}
+            Some(State::Committing { .. } | State::Unsettled { .. } | State::Broken { .. }) => {
+                return Err(StorageError::Unsettled(id));
+            }
+        }
+        self.forget_shard(id, released);
+        // If this is not heard the others find out by themselves that it is not open here.
+        let _ = self.store.log().release(id);
+        Ok(())
+    }
+
+    /// Forgets the shards that other nodes have taken, and says which they are.
+    pub fn forget_lost(&mut self, released: &mut Released) -> Vec<ShardId> {
+        let running = self.shards.iter().flatten();
+        let lost = running.filter(|running| matches!(running.state, State::Lost));
+        let lost: Vec<ShardId> = lost.map(|running| running.id).collect();
+        for id in &lost {
+            self.forget_shard(*id, released);
+        }
+        lost
+    }
+
+    fn forget_shard(&mut self, id: ShardId, released: &mut Released) {
+        if let Some(checkpointer) = &self.checkpointer {
+            checkpointer.forget(id);
+        }
+        self.marks.retain(|mark| mark.shard != id);
+        if let Some(mut running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::take) {
+            released.replies.extend(running.shard.give_up_waiting());
+        }
+    }
+}

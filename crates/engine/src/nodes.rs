@@ -1,0 +1,212 @@
+//! A site of many nodes: which of them should have which shard, and for how long a node may rely on what it has.
+//!
+//! What is decided here is advice. A shard changes hands by its fence alone, in the store that the nodes share, so that two
+//! nodes that advise themselves differently, or do not know that they were believed dead, cannot both commit to it.
+//!
+//! - [`share_out`] gives every node as many shards as any other, or one less, and moves as few as possible.
+//! - [`Keeper`] is one node's view of the others. It writes from time to time that its node is there, looks at what all have
+//!   written, and says which shards to take and which to release. Nobody's clock is compared with another's: a node is
+//!   silent when the number that it counts up has not changed for a while on the clock of whoever looks.
+//! - [`Trust`] is what a node may rely on that has nothing to commit. Others take its shards when it has been silent; so
+//!   what it has in memory is the newest as long as it has written lately that it is there. Whoever has lapsed commits
+//!   first, even if there is nothing to store, and hears from the fence whether the shard is still its own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use quipu_storage::{Fenced, Held, NodeId, Registered, Registry, ShardId, StorageError};
+
+/// A node that has said nothing for so long is gone, unless told otherwise: others take its shards.
+pub const SILENCE_MS_DEFAULT: u64 = 5_000;
+
+/// For so much of the time of silence a node relies on what it has; the rest is for clocks that do not run alike.
+const TRUSTED_PERCENT: u64 = 80;
+
+/// Whether what is in memory can be relied on without asking the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trust {
+    /// Rises whenever it had lapsed: then every shard is confirmed anew.
+    pub epoch: u64,
+    /// Until when, on this node's clock.
+    pub until_ms: u64,
+}
+
+/// Who should have each shard: each node has as many as any other, or one less, and as few as possible change hands.
+/// `None`: nobody is there.
+pub fn share_out(owners: &[Option<NodeId>], nodes: &BTreeSet<NodeId>) -> Vec<Option<NodeId>> {
+    let mut shares: BTreeMap<NodeId, usize> = nodes.iter().map(|node| (*node, 0)).collect();
+    if shares.is_empty() {
+        return vec![None; owners.len()];
+    }
+    let (least, more) = (owners.len() / nodes.len(), owners.len() % nodes.len());
+    let mut held: BTreeMap<NodeId, usize> = BTreeMap::new();
+    for owner in owners.iter().flatten().filter(|owner| nodes.contains(owner)) {
+        *held.entry(*owner).or_default() += 1;
+    }
+    // Those who have the most keep one more than the others, if that does not come out even.
+    let mut by_held: Vec<NodeId> = nodes.iter().copied().collect();
+    by_held.sort_by_key(|node| (std::cmp::Reverse(held.get(node).copied().unwrap_or(0)), *node));
+    let limits: BTreeMap<NodeId, usize> =
+        by_held.iter().enumerate().map(|(at, node)| (*node, least + usize::from(at < more))).collect();
+    let mut shared: Vec<Option<NodeId>> = vec![None; owners.len()];
+    for (place, owner) in shared.iter_mut().zip(owners) {
+        let Some(owner) = owner.filter(|owner| nodes.contains(owner)) else { continue };
+        let share = shares.entry(owner).or_default();
+        if *share < limits[&owner] {
+            *share += 1;
+            *place = Some(owner);
+        }
+    }
+    let mut takers = by_held.iter().flat_map(|node| {
+        let missing = limits[node] - shares[node];
+        std::iter::repeat_n(*node, missing)
+    });
+    for place in shared.iter_mut().filter(|place| place.is_none()) {
+        *place = takers.next();
+    }
+    shared
+}
+
+/// What a node is to do, and where the shards are.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Advice {
+    /// Nobody has these, or somebody who is gone, and they are for this node; with their fences as they were seen.
+    pub take: Vec<(ShardId, Option<Fenced>)>,
+    /// This node has these, and they are for another one that is there.
+    pub release: Vec<ShardId>,
+    /// Who has each shard, or is about to take it.
+    pub routes: BTreeMap<ShardId, NodeId>,
+    /// Who is there, this node included.
+    pub present: BTreeMap<NodeId, Registered>,
+    /// Where each log stands, as far as any was ever taken.
+    pub held: Vec<Held>,
+}
+
+/// One node's view of the others.
+pub struct Keeper {
+    registry: Arc<dyn Registry>,
+    shards: Vec<ShardId>,
+    silence_ms: u64,
+    /// What this node has written last.
+    own: Registered,
+    trust: Trust,
+    /// The last count of each other node, and when it was new here.
+    heard: BTreeMap<NodeId, (u64, u64)>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").field("own", &self.own).field("trust", &self.trust).finish_non_exhaustive()
+    }
+}
+
+/// Another node has taken this one's place in the register: it started under the same address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this node was taken out of the register of nodes, by another one that was started under the same address; it stops, and \
+     has committed nothing since. Give each node a --link, and --advertise, of its own"
+)]
+pub struct Removed;
+
+/// Why there is no advice.
+#[derive(Debug, thiserror::Error)]
+pub enum LookError {
+    /// The store failed. It is looked again before long.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// This node must not go on.
+    #[error(transparent)]
+    Removed(#[from] Removed),
+}
+
+impl Keeper {
+    /// Of this node. Others are gone when they have been silent for so long. `about` is what others are told of it.
+    pub fn new(registry: Arc<dyn Registry>, shards: Vec<ShardId>, silence_ms: u64, about: Vec<u8>) -> Self {
+        let own = Registered { node: registry.own(), count: 0, drains: false, about };
+        let trust = Trust { epoch: 0, until_ms: 0 };
+        Self { registry, shards, silence_ms, own, trust, heard: BTreeMap::new() }
+    }
+
+    /// Writes that this node is there, and whether it gives its shards away. `clock` tells this node's time.
+    pub fn beat(&mut self, clock: impl Fn() -> u64, drains: bool) -> Result<Trust, StorageError> {
+        let began_ms = clock();
+        self.own.count += 1;
+        self.own.drains = drains;
+        self.registry.write(&self.own)?;
+        // Whoever looked before this was seen may have found silence, if it came too late.
+        if clock() >= self.trust.until_ms {
+            self.trust.epoch += 1;
+        }
+        self.trust.until_ms = began_ms + self.silence_ms * TRUSTED_PERCENT / 100;
+        Ok(self.trust)
+    }
+
+    /// Looks at what is in the store. `open` are the shards that this node has at this moment.
+    pub fn look(&mut self, clock: impl Fn() -> u64, open: &BTreeSet<ShardId>) -> Result<Advice, LookError> {
+        let began_ms = clock();
+        // Fences first: one that was seen before its owner was found silent has changed if the owner is at work again.
+        let held = self.registry.held()?;
+        let nodes = self.registry.nodes()?;
+        let seen_ms = clock();
+        let own = self.own.node;
+        if self.own.count > 0 && !nodes.iter().any(|it| it.node == own) {
+            return Err(Removed.into());
+        }
+        self.heard.retain(|node, _| nodes.iter().any(|it| it.node == *node));
+        for it in nodes.iter().filter(|it| it.node != own) {
+            match self.heard.get_mut(&it.node) {
+                Some((count, _)) if *count == it.count => {}
+                Some(heard) => *heard = (it.count, seen_ms),
+                None => _ = self.heard.insert(it.node, (it.count, seen_ms)),
+            }
+        }
+        let is_silent = |node: NodeId| {
+            let heard = self.heard.get(&node).map(|(_, at_ms)| began_ms.saturating_sub(*at_ms));
+            node != own && heard.is_none_or(|ago_ms| ago_ms >= self.silence_ms)
+        };
+        let present = nodes.into_iter().filter(|it| !is_silent(it.node)).map(|it| (it.node, it)).collect();
+        Ok(self.advise(held, present, open))
+    }
+
+    fn advise(
+        &self,
+        held: Vec<Held>,
+        present: BTreeMap<NodeId, Registered>,
+        open: &BTreeSet<ShardId>,
+    ) -> Advice {
+        let own = self.own.node;
+        let is_draining = |it: &Registered| if it.node == own { self.own.drains } else { it.drains };
+        let mut takers: BTreeSet<NodeId> =
+            present.values().filter(|it| !is_draining(it)).map(|it| it.node).collect();
+        if takers.is_empty() {
+            // The last one keeps what it has.
+            takers = present.keys().copied().collect();
+        }
+        let fences: BTreeMap<ShardId, &Held> = held.iter().map(|held| (held.shard, held)).collect();
+        let owner = |shard: ShardId| match fences.get(&shard).and_then(|held| held.by) {
+            _ if open.contains(&shard) => Some(own),
+            // Taken by an attempt of which this node has not heard, or lost.
+            Some(node) if node == own => None,
+            other => other.filter(|node| present.contains_key(node)),
+        };
+        let owners: Vec<Option<NodeId>> = self.shards.iter().map(|shard| owner(*shard)).collect();
+        let wanted = share_out(&owners, &takers);
+        let mut advice = Advice::default();
+        for ((shard, owner), wanted) in self.shards.iter().zip(&owners).zip(&wanted) {
+            match (owner, *wanted == Some(own)) {
+                (None, true) => advice.take.push((*shard, fences.get(shard).map(|held| held.fence))),
+                (Some(owner), false) if *owner == own => advice.release.push(*shard),
+                _ => {}
+            }
+            if let Some(node) = owner.or(*wanted) {
+                advice.routes.insert(*shard, node);
+            }
+        }
+        Advice { present, held, ..advice }
+    }
+}
+
+#[cfg(test)]
+mod tests;
