@@ -8,8 +8,8 @@ use quipu_storage_cassandra::{Access, Address};
 
 use crate::auth::Users;
 use values::{
-    address, cluster, folder, parents, peers, probability, seconds_or_never, shards, site, whole, within,
-    yes_or_no,
+    address, cluster, folder, host, parents, peers, probability, seconds_or_never, shards, site, whole,
+    within, yes_or_no,
 };
 
 mod choices;
@@ -56,6 +56,10 @@ pub const EDGE_TTL_MAX: Duration = Duration::from_secs(36_500 * 86_400);
 pub const PARENTS_MAX: usize = 16;
 /// The highest tier that a server can have: that of relays. Edges have a higher one.
 pub const TIER_MAX: u8 = quipu_engine::handoff::RELAY_TIER;
+/// A node that the store answers late is not gone.
+pub const TAKEOVER_AFTER_MIN: Duration = Duration::from_secs(1);
+/// Nobody waits longer for the counters of a node that is gone.
+pub const TAKEOVER_AFTER_MAX: Duration = Duration::from_secs(3600);
 /// Operating systems allow no more sockets in a process.
 pub const CLIENTS_MAX: usize = 1_000_000;
 /// Linux waits no longer before it asks a silent client.
@@ -96,6 +100,10 @@ pub struct Config {
     /// Where other sites connect; `None`: nowhere, this site dials. It is opened if there are other sites, or if it was
     /// said explicitly.
     pub link: Option<SocketAddr>,
+    /// Under which name or address others reach this node; `None`: where it listens.
+    pub advertise: Option<String>,
+    /// How long a node of the same site may be silent before others take its shards.
+    pub takeover_after: Duration,
     /// Was it said where other sites connect?
     pub link_given: bool,
     /// The other sites. With this one they are the members of the cluster of a new data folder.
@@ -148,6 +156,10 @@ impl Config {
             http: settings.required(&settings::HTTP, address)?,
             site: settings.optional(&settings::SITE, site)?,
             link: settings.required(&settings::LINK, address)?,
+            advertise: settings.optional(&settings::ADVERTISE, host)?,
+            takeover_after: settings.required(&settings::TAKEOVER_AFTER, |text| {
+                within(parse_duration(text)?, TAKEOVER_AFTER_MIN, TAKEOVER_AFTER_MAX, format_duration)
+            })?,
             link_given: settings.origin(&settings::LINK) != Origin::Default,
             peers: settings.optional(&settings::PEERS, peers)?.unwrap_or_default(),
             join: settings.optional(&settings::JOIN, peers)?.unwrap_or_default(),
@@ -251,6 +263,15 @@ impl Config {
             let problem =
                 "is for sites, and --tier is 1; leave it out. A relay keeps what it counts in a folder";
             return Err(settings.refuse(&settings::STORAGE, problem));
+        }
+        let Some(link) = self.link else {
+            let problem =
+                "leaves no way to other nodes of this site, which share the database; give it an address";
+            return Err(settings.refuse(&settings::LINK, problem));
+        };
+        if link.ip().is_unspecified() && self.advertise.is_none() {
+            let problem = "is every address of this machine, and others need one; say which with --advertise";
+            return Err(settings.refuse(&settings::LINK, problem));
         }
         Ok(())
     }

@@ -10,13 +10,14 @@
 //! row_parts  shard, slice, bucket | key, version, part | bytes
 //! floors     shard | floor                                 slices below are gone, whatever is written to them
 //! nodes      place | node | count, drains, about, wanted   who serves the site; the count is the write timestamp
-//! meta       name | value                                  schema, cluster, datacenter, buckets
+//! meta       name | value                                  schema, cluster, datacenter, buckets, instance
 //! ```
 
 use scylla::{
     client::session::Session,
     statement::{Consistency, SerialConsistency, Statement},
 };
+use uuid::Uuid;
 
 use crate::{
     Address, SetupError,
@@ -57,6 +58,8 @@ pub(crate) struct Meta {
     pub(crate) cluster: String,
     pub(crate) datacenter: String,
     pub(crate) buckets: u16,
+    /// Drawn when it was made: no other keyspace has it.
+    pub(crate) instance: Uuid,
 }
 
 fn tables(keyspace: &str) -> Vec<String> {
@@ -126,6 +129,8 @@ pub(crate) async fn make(session: &Session, address: &Address, schema: &Schema) 
     for table in tables(keyspace) {
         session.query_unpaged(table, ()).await.map_err(while_doing("making the tables"))?;
     }
+    // Whoever comes first draws it.
+    say(session, keyspace, "instance", &Uuid::now_v7().to_string()).await?;
     let stated = [
         ("cluster", schema.cluster.clone()),
         ("datacenter", datacenter),
@@ -169,12 +174,7 @@ async fn make_keyspace(
 
 /// States something about the keyspace, once and for all. What was stated before must be the same.
 async fn state(session: &Session, keyspace: &str, name: &'static str, value: &str) -> Result<(), SetupError> {
-    let doing = || format!("stating the {name} of the keyspace");
-    let mut insert =
-        Statement::new(format!("INSERT INTO {keyspace}.meta (name, value) VALUES (?, ?) IF NOT EXISTS"));
-    insert.set_consistency(Consistency::Quorum);
-    insert.set_serial_consistency(Some(SerialConsistency::Serial));
-    session.query_unpaged(insert, (name, value)).await.map_err(while_doing(doing()))?;
+    say(session, keyspace, name, value).await?;
     match stated(session, keyspace, name).await? {
         Some(found) if found == value => Ok(()),
         Some(found) if name == "schema" => {
@@ -187,6 +187,17 @@ async fn state(session: &Session, keyspace: &str, name: &'static str, value: &st
             asked: value.to_owned(),
         }),
     }
+}
+
+/// States something, unless it was stated before.
+async fn say(session: &Session, keyspace: &str, name: &str, value: &str) -> Result<(), SetupError> {
+    let doing = || format!("stating the {name} of the keyspace");
+    let mut insert =
+        Statement::new(format!("INSERT INTO {keyspace}.meta (name, value) VALUES (?, ?) IF NOT EXISTS"));
+    insert.set_consistency(Consistency::Quorum);
+    insert.set_serial_consistency(Some(SerialConsistency::Serial));
+    session.query_unpaged(insert, (name, value)).await.map_err(while_doing(doing()))?;
+    Ok(())
 }
 
 async fn stated(session: &Session, keyspace: &str, name: &str) -> Result<Option<String>, SetupError> {
@@ -227,5 +238,7 @@ pub(crate) async fn read(session: &Session, address: &Address) -> Result<Meta, S
     if !(1..=BUCKETS_MAX).contains(&buckets) {
         return Err(missing("number of buckets"));
     }
-    Ok(Meta { cluster, datacenter, buckets })
+    let instance = stated(session, &keyspace, "instance").await?;
+    let instance = instance.and_then(|it| it.parse().ok()).ok_or_else(|| missing("instance"))?;
+    Ok(Meta { cluster, datacenter, buckets, instance })
 }

@@ -83,6 +83,7 @@ pub(crate) struct Link {
     pub(crate) buckets: u16,
     pub(crate) floors: Floors,
     cluster: String,
+    instance: Uuid,
     #[cfg(feature = "testing")]
     pub(crate) faults: Faults,
 }
@@ -142,6 +143,11 @@ impl Cassandra {
         &self.inner.link.cluster
     }
 
+    /// The number that was drawn when the keyspace was made.
+    pub fn instance(&self) -> [u8; 16] {
+        self.inner.link.instance.into_bytes()
+    }
+
     /// Lets answers get lost.
     #[cfg(feature = "testing")]
     pub fn faults(&self) -> &Faults {
@@ -190,6 +196,7 @@ async fn open(
         buckets: meta.buckets,
         floors: Floors::default(),
         cluster: meta.cluster,
+        instance: meta.instance,
         #[cfg(feature = "testing")]
         faults: Faults::default(),
     };

@@ -119,7 +119,11 @@ impl Site {
         }
         command.arg("serve").args(["--resp", resp, "--http", http]);
         match &self.storage {
-            Some(keyspace) => command.args(["--storage", keyspace]),
+            Some(keyspace) => {
+                let names_link = self.flags.iter().any(|flag| flag == "--link");
+                let link = if names_link { &[][..] } else { &["--link", "127.0.0.1:0"] };
+                command.args(["--storage", keyspace]).args(link)
+            }
             None => command.arg("--data").arg(self.data()),
         };
         command.args(&self.flags).stdin(Stdio::null());

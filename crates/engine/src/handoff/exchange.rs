@@ -164,7 +164,8 @@ pub fn decode_left(bytes: &[u8]) -> Result<Left, BadExchange> {
     decode_within(ESTATE_BYTES_MAX, bytes)
 }
 
-pub(crate) fn decode_within<T: for<'b> Decode<'b, ()>>(max: usize, bytes: &[u8]) -> Result<T, BadExchange> {
+/// What [`encode`] has written, if it is no longer than this.
+pub fn decode_within<T: for<'b> Decode<'b, ()>>(max: usize, bytes: &[u8]) -> Result<T, BadExchange> {
     if bytes.len() > max {
         return Err(BadExchange::TooLong { bytes: bytes.len(), max });
     }

@@ -2,36 +2,48 @@
 
 use quipu_crdt::Pn;
 
+use minicbor::{Decode, Encode};
+
 use super::{Shard, tally};
 use crate::{SiteId, Unfinished, handoff::HandoffStats};
 
 /// What was counted at this site and why, and what is known of the others. Totals are modulo 2^64.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub struct ShardAudit {
     /// The shard.
+    #[n(0)]
     pub shard: u16,
     /// What clients were told was counted at this site.
+    #[n(1)]
     pub issued: Pn,
     /// What was put in the place of what was set aside.
+    #[n(2)]
     pub set: Pn,
     /// What was taken back of retries that two sites have counted.
+    #[n(3)]
     pub cancelled: Pn,
     /// This site and the others.
+    #[n(4)]
     pub sites: Vec<SiteAudit>,
 }
 
 /// What is known of one site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct SiteAudit {
     /// The site.
+    #[n(0)]
     pub site: SiteId,
     /// All that it has counted, as far as is known here.
+    #[n(1)]
     pub counted: Pn,
     /// How far its stream has got here.
+    #[n(2)]
     pub position: u64,
     /// Its operations up to here are settled.
+    #[n(3)]
     pub settled: u64,
     /// How many entries after that are known here.
+    #[n(4)]
     pub open: u64,
 }
 

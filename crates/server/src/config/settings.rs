@@ -47,6 +47,8 @@ settings! {
     HTTP "http" Some("127.0.0.1:7380");
     SITE "site" None;
     LINK "link" Some("127.0.0.1:7381");
+    ADVERTISE "advertise" None;
+    TAKEOVER_AFTER "takeover-after" Some("5s");
     PEERS "peers" None;
     JOIN "join" None;
     TIER "tier" Some("0");

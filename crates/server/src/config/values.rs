@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::PathBuf,
     str::FromStr,
     time::Duration,
@@ -30,6 +30,19 @@ pub(super) fn address(text: &str) -> Result<Option<SocketAddr>, String> {
     address.map(Some).ok_or_else(|| {
         "is no address; give ADDRESS:PORT such as 127.0.0.1:7380 (port 0 picks a free one), or off".to_owned()
     })
+}
+
+/// A name or an address, without a port.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let is_address = text.parse::<IpAddr>().is_ok_and(|address| !address.is_unspecified());
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    let could_be_name = !text.is_empty() && text.len() <= 253 && text.chars().all(is_name);
+    if is_address || (could_be_name && text.parse::<IpAddr>().is_err()) {
+        return Ok(text.to_owned());
+    }
+    Err("is no name or address of a machine; give one without a port, under which other nodes and clients reach this \
+         node, such as 10.0.0.7 or quipu-1.example.com"
+        .to_owned())
 }
 
 pub(super) fn site(text: &str) -> Result<u16, String> {

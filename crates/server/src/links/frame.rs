@@ -52,6 +52,7 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 ///    of anything else, whoever has dialled.
 /// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange`, `Estate` and `Call`, and gets
 ///    `Exchanged`, `Adopted` and `Called`; both send beats. What is wrong is answered with `Refused`.
+/// 5. Another node of the same site begins in the same way, and goes on with `Ask`, which is answered with `Told`.
 ///
 /// Anything else, or in another order, closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,6 +105,20 @@ pub enum Frame<'a> {
         number: u64,
         /// The bytes of the reply.
         reply: &'a [u8],
+    },
+    /// A question of another node of the same site. Kind 15: a number in eight bytes, then the question.
+    Ask {
+        /// Stands in the answer.
+        number: u64,
+        /// The bytes of the question.
+        question: &'a [u8],
+    },
+    /// The answer to it. Kind 16: its number in eight bytes, then the answer.
+    Told {
+        /// Of the question.
+        number: u64,
+        /// The bytes of the answer.
+        answer: &'a [u8],
     },
 }
 
@@ -283,7 +298,10 @@ impl<'a> Frame<'a> {
             | Self::Exchanged(bytes)
             | Self::Estate(bytes)
             | Self::Adopted(bytes) => into.extend_from_slice(bytes),
-            Self::Call { number, command: bytes } | Self::Called { number, reply: bytes } => {
+            Self::Call { number, command: bytes }
+            | Self::Called { number, reply: bytes }
+            | Self::Ask { number, question: bytes }
+            | Self::Told { number, answer: bytes } => {
                 into.extend_from_slice(&number.to_le_bytes());
                 into.extend_from_slice(bytes);
             }
@@ -315,6 +333,8 @@ impl<'a> Frame<'a> {
             Self::Adopted(_) => 12,
             Self::Call { .. } => 13,
             Self::Called { .. } => 14,
+            Self::Ask { .. } => 15,
+            Self::Told { .. } => 16,
         }
     }
 
@@ -335,6 +355,8 @@ impl<'a> Frame<'a> {
             Self::Adopted(_) => "an Adopted",
             Self::Call { .. } => "a Call",
             Self::Called { .. } => "a Called",
+            Self::Ask { .. } => "an Ask",
+            Self::Told { .. } => "a Told",
         }
     }
 
@@ -379,6 +401,14 @@ impl<'a> Frame<'a> {
             14 => {
                 let (number, reply) = numbered("a Called", body)?;
                 Self::Called { number, reply }
+            }
+            15 => {
+                let (number, question) = numbered("an Ask", body)?;
+                Self::Ask { number, question }
+            }
+            16 => {
+                let (number, answer) = numbered("a Told", body)?;
+                Self::Told { number, answer }
             }
             kind => return Err(BadFrame::Kind(*kind)),
         })

@@ -6,10 +6,10 @@
 
 mod backoff;
 mod board;
+mod caller;
 mod farewell;
 mod frame;
 mod hello;
-mod parent;
 mod queue;
 mod relays;
 mod session;
@@ -34,7 +34,7 @@ use self::{
 pub(crate) use self::{
     backoff::BackOff,
     board::Board,
-    parent::{Parent, Unanswered},
+    caller::{Caller, Unanswered},
     throttle::{Throttle, Verdict},
 };
 pub use self::{
@@ -63,6 +63,11 @@ const REPORT_EVERY: Duration = Duration::from_secs(1);
 const FILES_PER_PEER: usize = 3;
 /// The listener and what the thread of the links needs.
 const FILES_OTHERS: usize = 8;
+
+/// A host and a port as one text; an IPv6 address gets its brackets.
+pub(crate) fn join_host(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
 
 /// How many files the links to so many peers may have open.
 pub(crate) const fn files_max(peers: usize) -> usize {
@@ -110,8 +115,10 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     fn exchange(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
     /// Takes over what a relay leaves.
     fn adopt(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
-    /// Does a command for another node.
+    /// Does a command for a relay.
     fn call_for(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
+    /// Answers another node of this site.
+    fn answer_sibling(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
 }
 
 /// Takes and makes links until it is dropped.

@@ -1,4 +1,5 @@
-//! Relays that have dialled: each says what it has to hand over, and is answered when that is durable.
+//! Relays that have dialled: each says what it has to hand over, and is answered when that is durable. Other nodes of this
+//! site come the same way, with their questions.
 //!
 //! A relay that does not read, or sends without end, waits for itself alone: what it has sent and is not answered is
 //! bounded, and so is what waits to be sent to it.
@@ -26,6 +27,7 @@ enum Wish {
     Exchange,
     Adopt,
     Call { number: u64 },
+    Answer { number: u64 },
 }
 
 /// Serves a relay, which has said `first`, until something ends it.
@@ -74,6 +76,7 @@ async fn read<N: Inside>(node: &N, stream: &TcpStream, mut reader: Reader, queue
                 Ok(Some(Frame::Exchange(body))) => (Wish::Exchange, body.to_vec()),
                 Ok(Some(Frame::Estate(body))) => (Wish::Adopt, body.to_vec()),
                 Ok(Some(Frame::Call { number, command })) => (Wish::Call { number }, command.to_vec()),
+                Ok(Some(Frame::Ask { number, question })) => (Wish::Answer { number }, question.to_vec()),
                 Ok(Some(other)) => return format!("{} from a relay", other.name()),
                 Err(error) => return error.to_string(),
             };
@@ -96,12 +99,16 @@ async fn answer<N: Inside>(node: &N, wish: Wish, body: &[u8], queue: &Queue) {
         Wish::Exchange => node.exchange(body).await,
         Wish::Adopt => node.adopt(body).await,
         Wish::Call { .. } => node.call_for(body).await,
+        Wish::Answer { .. } => node.answer_sibling(body).await,
     };
     match (wish, answer) {
         (Wish::Exchange, Ok(answer)) => queue.push(&mut Frame::Exchanged(&answer).to_bytes()),
         (Wish::Adopt, Ok(answer)) => queue.push(&mut Frame::Adopted(&answer).to_bytes()),
         (Wish::Call { number }, Ok(reply)) => {
             queue.push(&mut Frame::Called { number, reply: &reply }.to_bytes());
+        }
+        (Wish::Answer { number }, Ok(answer)) => {
+            queue.push(&mut Frame::Told { number, answer: &answer }.to_bytes());
         }
         (_, Err(text)) => {
             let refused = Refused { reason: Reason::Other, text };

@@ -386,7 +386,9 @@ async fn take_frames<N: Inside>(
             | Frame::Estate(_)
             | Frame::Adopted(_)
             | Frame::Call { .. }
-            | Frame::Called { .. }) => {
+            | Frame::Called { .. }
+            | Frame::Ask { .. }
+            | Frame::Told { .. }) => {
                 return Err(format!("{} after the handshake", other.name()));
             }
         }

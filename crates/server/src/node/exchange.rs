@@ -5,7 +5,6 @@ use quipu_engine::{
     handoff::exchange::{self, EXCHANGE_MESSAGE_BYTES_MAX, Exchange, Exchanged, ShardAnswer, Taken},
 };
 use quipu_storage::ShardId;
-use tokio::sync::oneshot;
 
 use super::{Node, mail::Mail};
 use crate::http::ExchangeTrouble;
@@ -39,10 +38,9 @@ impl Node {
         }
         let mut asked = Vec::with_capacity(visits.len());
         for (shard, visit) in visits {
-            let (answer, answered) = oneshot::channel();
-            let worker = self.shared.owner(ShardId(shard));
-            let visit = Box::new(visit);
-            self.shared.post(worker, Mail::Visit { shard: ShardId(shard), visit, leaf, answer });
+            let node = self.clone();
+            // Side by side: shards of one worker share a batch.
+            let answered = tokio::spawn(async move { node.visit(ShardId(shard), visit, leaf).await });
             asked.push((shard, answered));
         }
         let mut answers = Vec::with_capacity(asked.len());
@@ -83,17 +81,19 @@ impl Node {
                     .into(),
             );
         }
-        let taken = match self.shared.why_not_counting() {
-            Some(why) => Taken::Refused(why.to_owned()),
-            None => {
-                let (worker, estate) = (self.shared.owner(shard), Box::new(left.estate));
-                match self.ask(worker, |answer| Mail::Adopt { shard, estate, answer }).await {
-                    Ok(Reply::Adopted(adoption)) => Taken::Answered(*adoption),
-                    Ok(Reply::Refused(refusal)) | Err(refusal) => Taken::Refused(refusal.to_string()),
-                    Ok(_) => Taken::Refused("the server has answered something else".to_owned()),
-                }
-            }
+        if let Some(why) = self.shared.why_not_counting() {
+            return Ok(exchange::encode(&Taken::Refused(why.to_owned())));
+        }
+        let here = || async {
+            let (worker, estate) = (self.shared.owner(shard), Box::new(left.estate.clone()));
+            let taken = match self.ask(worker, |answer| Mail::Adopt { shard, estate, answer }).await? {
+                Reply::Adopted(adoption) => Taken::Answered(*adoption),
+                Reply::Refused(refusal @ Refusal::NotHere) => return Err(refusal),
+                Reply::Refused(refusal) => Taken::Refused(refusal.to_string()),
+                _ => Taken::Refused("the server has answered something else".to_owned()),
+            };
+            Ok(exchange::encode(&taken))
         };
-        Ok(exchange::encode(&taken))
+        Ok(self.adopt_where_it_is(shard, bytes, here).await)
     }
 }

@@ -177,12 +177,20 @@ impl std::fmt::Debug for Folder {
 
 impl Folder {
     /// Reads who the folder is, and begins a run. A new folder becomes what the configuration says.
-    pub(super) fn open(table: Arc<dyn Table>, config: &Config) -> Result<Self, FolderError> {
+    /// Where several nodes may do so at a time, all make the same of it: `instance` is what it was made with.
+    pub(super) fn open(
+        table: Arc<dyn Table>,
+        config: &Config,
+        instance: Option<Instance>,
+    ) -> Result<Self, FolderError> {
         if let Some((_, Some(new))) = read::<Option<SiteId>>(&table, RESTORING, "restore")? {
             return Err(FolderError::Restoring { new });
         }
         let stored = match read::<Stored>(&table, IDENTITY, "identity")? {
-            None => write(&table, IDENTITY, 1, Stored::new(config)?)?,
+            None => {
+                let new = Stored::new(config)?;
+                write(&table, IDENTITY, 1, Stored { instance: instance.or(new.instance), ..new })?
+            }
             Some((version, old)) if old.instance.is_none() => {
                 let alone = Stored { shards: old.shards, ..Stored::alone() };
                 alone.check(config)?;
@@ -218,7 +226,7 @@ impl Folder {
         if relay.is_some() || known.is_some() || lowest != Some(&self.identity.site.number) {
             return Ok(None);
         }
-        write(&self.table, CLUSTER_ID, 1, ClusterId(new_instance().0)).map(Some)
+        write(&self.table, CLUSTER_ID, 1, ClusterId(self.identity.instance.0)).map(Some)
     }
 
     /// Remembers the id of the cluster, as another one of it has told. Durable when it returns.

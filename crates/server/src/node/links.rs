@@ -201,6 +201,10 @@ impl Inside for Node {
         Ok(call::encode_reply(self.call(command.get()).await))
     }
 
+    async fn answer_sibling(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.answer_node(bytes).await
+    }
+
     fn leave(&self, from: SiteId, leaves: bool) {
         self.shared.hear_wish(from, leaves);
     }
@@ -288,6 +292,7 @@ impl Worker {
         if is_silent {
             return;
         }
+        self.tell_standing();
         let mut envelopes = std::mem::take(&mut self.envelopes);
         self.host.outgoing(self.moment, &mut envelopes);
         self.silent_until = silence_after(envelopes.len()).map(|silence| self.now + silence);

@@ -16,7 +16,7 @@ use quipu_engine::{
     Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished,
     handoff::{Adoption, Answer, Estate, Name, Round, Server, Visit},
 };
-use quipu_storage::ShardId;
+use quipu_storage::{Fenced, ShardId};
 use tokio::sync::{oneshot, watch};
 
 use super::{
@@ -24,6 +24,7 @@ use super::{
     jobs::Rendered,
     links::{LinkMail, Positions},
     relay::Leaving,
+    siblings::Passed,
 };
 
 /// What a worker is asked or told.
@@ -41,6 +42,14 @@ pub(super) enum Mail {
     Rendered { ticket: Ticket, rendered: Rendered },
     /// A command of a front end.
     Call { command: OwnedCommand, answer: oneshot::Sender<Reply> },
+    /// Commands that another node has passed on, into one batch. Their answers come together.
+    Group { shard: ShardId, commands: Vec<OwnedCommand>, answer: oneshot::Sender<Vec<Reply>> },
+    /// What became of commands that were passed on to another node.
+    Passed { shard: ShardId, passed: Passed, in_lane: bool },
+    /// Take a shard, if its fence stands so.
+    Take { shard: ShardId, seen: Option<Fenced> },
+    /// Give a shard back, for another node.
+    Release { shard: ShardId },
     /// What an edge says to a shard.
     Visit { shard: ShardId, visit: Box<Visit>, leaf: bool, answer: oneshot::Sender<Reply> },
     /// What does a relay's shard have to say to a parent?
@@ -122,11 +131,34 @@ pub(super) struct Clearing {
     pub(super) answer: Option<oneshot::Sender<Result<Cleared, Refusal>>>,
 }
 
+/// Commands that another node has passed on.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) replies: Vec<Reply>,
+    pub(super) missing: usize,
+    pub(super) answer: Option<oneshot::Sender<Vec<Reply>>>,
+}
+
+impl Group {
+    /// One of them is answered.
+    pub(super) fn note(&mut self, at: usize, reply: Reply) {
+        self.replies[at] = reply;
+        self.missing -= 1;
+        if self.missing == 0
+            && let Some(answer) = self.answer.take()
+        {
+            // Whoever asked may have gone.
+            let _ = answer.send(std::mem::take(&mut self.replies));
+        }
+    }
+}
+
 /// Where the answer to a command goes that no connection of this worker has sent.
 #[derive(Debug)]
 pub(super) enum Return {
     Worker { index: usize, ticket: Ticket },
     Caller(oneshot::Sender<Reply>),
+    Group { group: Rc<RefCell<Group>>, at: usize },
     Clearing(Rc<RefCell<Clearing>>),
 }
 

@@ -12,6 +12,7 @@ mod files;
 mod folder;
 mod identity;
 mod jobs;
+mod lanes;
 mod leaving;
 mod links;
 mod mail;
@@ -20,6 +21,7 @@ mod peers;
 mod relay;
 mod requests;
 mod restore;
+mod siblings;
 mod slab;
 mod store;
 mod wait;
@@ -30,15 +32,19 @@ use std::{
     collections::BTreeMap,
     io,
     net::{SocketAddr, TcpListener},
-    sync::{Arc, Mutex, atomic::AtomicU64, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
+    },
     thread::JoinHandle,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use mio::{Poll, Waker};
 use quipu_engine::{
-    Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings, Shards,
-    SiteId, Window, WindowMode,
+    Action, Command, Host, Listing, Moment, OpenError, OwnedCommand, Refusal, Reply as Answer, Settings,
+    ShardAudit, Shards, SiteId, Window, WindowMode,
     handoff::{
         Name, Opening, RELAY_TIER, Server as HandoffServer, Transient,
         exchange::{Exchange, Exchanged},
@@ -53,8 +59,9 @@ use self::{
     facts::{Client, Note},
     identity::Folder,
     jobs::{Cursors, Job, Rendered},
-    mail::{Cleared, ListShard, Mail, Mailbox},
+    mail::{ListShard, Mail, Mailbox},
     relay::Relay,
+    siblings::{Keeping, Listening, Siblings},
     store::Backend,
     worker::Worker,
 };
@@ -80,6 +87,8 @@ pub use self::{
 
 /// What a counter takes at a relay, in memory and until it is handed over, roughly.
 const RELAY_COUNTER_BYTES: u64 = 512;
+/// How often a counter is looked at that somebody watches, where nodes share a site.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// So many counters of a shard may wait at a relay however little memory it has.
 const RELAY_COUNTERS_MIN: usize = 1024;
 
@@ -160,6 +169,9 @@ pub(crate) struct Shared {
     council: Sitting,
     /// What it is besides, if it is a relay.
     relay: Option<Relay>,
+    /// The other nodes of this site, if there can be any.
+    siblings: Option<Arc<Siblings>>,
+    is_stopping: AtomicBool,
     /// Are there links at all?
     has_links: bool,
     runtime: tokio::runtime::Handle,
@@ -196,6 +208,21 @@ impl Shared {
     fn moment(&self, now: Instant) -> Moment {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment { elapsed_ms: millis(now.duration_since(self.started)), unix_ms: millis(unix) }
+    }
+
+    /// Has another node of this site this shard, or nobody at this moment?
+    fn is_elsewhere(&self, shard: ShardId) -> bool {
+        self.siblings.as_ref().is_some_and(|siblings| !siblings.is_here(shard))
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Shards were released: whoever is to have them need not wait until it looks by itself.
+    fn tell_others_to_look(self: &Arc<Self>) {
+        let node = Node { shared: Arc::clone(self) };
+        self.runtime.spawn(async move { node.tell_to_look().await });
     }
 
     fn resp_address(&self) -> Option<SocketAddr> {
@@ -266,14 +293,38 @@ impl Node {
         asked.await.map_err(|_| stopping())
     }
 
-    async fn list_page(&self, request: ListShard) -> Result<Listing, Refusal> {
-        let worker = self.shared.owner(request.shard);
-        self.ask(worker, |answer| Mail::List { request, answer }).await?
+    /// The books of the shards that are here.
+    async fn audit_here(&self) -> Result<Vec<ShardAudit>, Refusal> {
+        let mut shards = Vec::new();
+        for worker in 0..self.shared.workers() {
+            shards.extend(self.ask(worker, |answer| Mail::Audit { answer }).await?);
+        }
+        Ok(shards)
     }
 
-    async fn clear_page(&self, request: ListShard) -> Result<Cleared, Refusal> {
-        let worker = self.shared.owner(request.shard);
-        self.ask(worker, |answer| Mail::Clear { request, answer }).await?
+    /// How many counters are in the shards that are here.
+    async fn count_here(&self) -> u64 {
+        let mut count = 0;
+        for worker in 0..self.shared.workers() {
+            count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
+        }
+        count
+    }
+
+    /// Tells the changes of a counter that may be at any node, and elsewhere in a moment.
+    fn look_at(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
+        let (values, receiver) = watch::channel(None);
+        let (node, key) = (self.clone(), key.to_vec());
+        self.shared.runtime.spawn(async move {
+            while !values.is_closed() {
+                // Whatever is wrong now is over before long.
+                if let Answer::Value(value) = node.call(Command { key: &key, action: Action::Get }).await {
+                    values.send_if_modified(|before| std::mem::replace(before, value) != value);
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        });
+        receiver
     }
 }
 
@@ -314,11 +365,14 @@ impl Counters for Node {
 
     async fn audit(&self) -> Result<Audit, Refusal> {
         self.shared.only_at_sites()?;
-        let mut shards = Vec::new();
-        for worker in 0..self.shared.workers() {
-            shards.extend(self.ask(worker, |answer| Mail::Audit { answer }).await?);
-        }
+        let mut shards = self.audit_here().await?;
+        shards.extend(self.audit_elsewhere().await?);
         shards.sort_unstable_by_key(|audit| audit.shard);
+        let is_whole = shards.iter().map(|audit| ShardId(audit.shard)).eq(self.shared.shards.all());
+        if !is_whole {
+            // Some are moving from one node to another.
+            return Err(Refusal::NotHere);
+        }
         Ok(Audit { site: self.shared.site(), members: self.shared.members(), shards })
     }
 
@@ -327,14 +381,13 @@ impl Counters for Node {
     }
 
     async fn size(&self) -> u64 {
-        let mut count = 0;
-        for worker in 0..self.shared.workers() {
-            count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
-        }
-        count
+        self.count_here().await + self.count_elsewhere().await
     }
 
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
+        if self.shared.siblings.is_some() {
+            return self.look_at(key);
+        }
         let (values, receiver) = watch::channel(None);
         let worker = self.shared.owner(self.shared.shards.of(key));
         self.shared.post(worker, Mail::Watch { key: key.into(), values });
@@ -381,6 +434,7 @@ impl Counters for Node {
 pub struct Server {
     node: Node,
     workers: Vec<JoinHandle<io::Result<()>>>,
+    keeping: Option<siblings::Running>,
     front: Option<Front>,
     links: Option<Front>,
     resp: Option<SocketAddr>,
@@ -410,13 +464,13 @@ impl Server {
         let storage_failed = |why| ServeError::Storage { place: config.place(), why };
         let backend = Backend::open(config)?;
         let folder_failed = |why| ServeError::Folder { place: config.place(), why };
-        let folder = Folder::open(backend.table(), config).map_err(folder_failed)?;
+        let folder = Folder::open(backend.table(), config, backend.instance()).map_err(folder_failed)?;
         let shards = folder.shards().map_err(folder_failed)?;
         let council = folder.council(config).map_err(folder_failed)?;
         let cluster_id = folder.cluster_id().map_err(folder_failed)?;
         let relay = folder.relay().map(|name| Relay::new(name, config, &folder));
         let relay = relay.transpose().map_err(folder_failed)?;
-        let links_wanted = config.link_given || !council.is_alone();
+        let links_wanted = config.link_given || !council.is_alone() || config.database.is_some();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
         let address_of =
@@ -424,6 +478,14 @@ impl Server {
         let link = config.link.filter(|_| links_wanted);
         let link = link.map(|address| listen("--link", address)).transpose()?;
         let (resp_address, http_address) = (address_of(&resp), address_of(&http));
+        let place = match (backend.registry(), address_of(&link)) {
+            (Some(registry), Some(link)) => {
+                let listening = Listening { link, resp: resp_address, http: http_address };
+                Some(Keeping::new(registry, shards, listening, config).map_err(storage_failed)?)
+            }
+            _ => None,
+        };
+        let (siblings, keeping) = place.unzip();
         let metrics = Metrics::new();
 
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -456,6 +518,8 @@ impl Server {
             folder,
             council,
             has_links: links_wanted,
+            siblings,
+            is_stopping: AtomicBool::new(false),
             relay,
             metrics,
             runtime: runtime.handle().clone(),
@@ -471,6 +535,7 @@ impl Server {
         let mut server = Self {
             node,
             workers: Vec::new(),
+            keeping: None,
             front: Some(front),
             links: None,
             resp: resp_address,
@@ -482,7 +547,20 @@ impl Server {
         if links_wanted || server.node.shared.relay.is_some() {
             server.links = Some(links::start(server.node.clone(), link)?);
         }
+        if let Some(keeping) = keeping {
+            server.take_place(config, keeping)?;
+        }
         Ok(server)
+    }
+
+    /// Takes this node's place among the others, and its first shards.
+    fn take_place(&mut self, config: &Config, keeping: Keeping) -> Result<(), ServeError> {
+        let shared = &self.node.shared;
+        let Some(siblings) = &shared.siblings else { return Ok(()) };
+        let started = keeping.start(Arc::clone(shared), Arc::clone(siblings));
+        let started = started.map_err(system("starting the thread that looks at other nodes"))?;
+        self.keeping = Some(started.map_err(|why| ServeError::Shard { place: config.place(), why })?);
+        Ok(())
     }
 
     fn start_workers(
@@ -517,7 +595,9 @@ impl Server {
             let listener = if index == 0 { listener.take() } else { None };
             let work = move || {
                 host.set_membership(&shared.council.membership());
-                let mine = shared.shards.all().filter(|shard| shared.owner(*shard) == index);
+                // Where nodes share a site, shards are taken when the others were seen.
+                let is_mine = |shard: &ShardId| shared.siblings.is_none() && shared.owner(*shard) == index;
+                let mine = shared.shards.all().filter(is_mine).collect::<Vec<_>>();
                 let result =
                     mine.into_iter().try_for_each(|shard| host.open(shard, shared.moment(Instant::now())));
                 let failed = result.is_err();
@@ -561,6 +641,12 @@ impl Server {
     }
 
     fn end(&mut self) -> Result<(), ServeError> {
+        self.node.shared.is_stopping.store(true, Ordering::Release);
+        let siblings = self.keeping.take().map(|keeping| {
+            // While everything still runs: what comes meanwhile is passed on.
+            keeping.drain();
+            keeping.end()
+        });
         for front in [self.links.take(), self.front.take()].into_iter().flatten() {
             let _ = front.stop.send(());
             // A panic there has been reported by itself.
@@ -576,6 +662,9 @@ impl Server {
                 Ok(Err(why)) => result = Err(ServeError::System { doing: "running a worker", why }),
                 Err(_) => result = Err(system("running a worker")(io::Error::other("it panicked"))),
             }
+        }
+        if let Some(siblings) = siblings {
+            siblings.sign_off();
         }
         result
     }

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use quipu_storage::{
-    Log, Table,
+    Log, Registry, Table,
     embedded::{Embedded, LogConfig},
 };
 use quipu_storage_cassandra::{Cassandra, Options};
 
 use super::ServeError;
-use crate::config::{Config, Database};
+use crate::{
+    config::{Config, Database},
+    links::Instance,
+};
 
 /// Where everything is kept.
 pub(super) enum Backend {
@@ -33,6 +36,22 @@ impl Backend {
         let log_config = LogConfig { workers, ..LogConfig::default() };
         let failed = |why| ServeError::Storage { place: config.place(), why };
         Ok(Self::Folder(Embedded::open(&config.data, log_config).map_err(failed)?))
+    }
+
+    /// The nodes that share it, if it can be shared.
+    pub(super) fn registry(&self) -> Option<Arc<dyn Registry>> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Database(cassandra) => Some(Arc::new(cassandra.registry())),
+        }
+    }
+
+    /// The number that it was made with, if all who open it must have the same.
+    pub(super) fn instance(&self) -> Option<Instance> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Database(cassandra) => Some(Instance(cassandra.instance())),
+        }
     }
 
     pub(super) fn table(&self) -> Arc<dyn Table> {

@@ -13,10 +13,10 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
 use quipu_engine::{
-    Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
-    Ticket,
+    Action, Command, Envelope, Host, HostStats, Moment, OpenError, OwnedCommand, Refusal, Released,
+    Reply as Answer, Ticket,
 };
-use quipu_storage::{Log, ShardId, Table};
+use quipu_storage::{Log, ShardId, StorageError, Table};
 use tokio::sync::watch;
 
 use super::{
@@ -25,6 +25,7 @@ use super::{
     connection::{Connection, Received, State},
     deferred::{Deferred, Late},
     jobs::{Job, Rendered},
+    lanes::Lanes,
     mail::{Cleared, Clearing, ListShard, Mail, Return},
     relay::Leaving,
     requests::Submit,
@@ -67,6 +68,8 @@ pub(super) struct Worker {
     connections: Slab<Box<Connection>>,
     readable: Vec<usize>,
     news: Vec<usize>,
+    /// Commands for shards that other nodes have.
+    pub(super) lanes: Lanes,
     /// Commands for other workers' shards.
     outgoing: Vec<Vec<(Ticket, OwnedCommand)>>,
     /// Answers for other workers' clients.
@@ -81,7 +84,7 @@ pub(super) struct Worker {
     /// For shards whose commit is under way.
     deferred: Deferred,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
-    released: Released,
+    pub(super) released: Released,
     pub(super) envelopes: Vec<Envelope>,
     /// And their bytes.
     pub(super) frames: Vec<u8>,
@@ -124,6 +127,7 @@ impl Worker {
             connections: Slab::new(),
             readable: Vec::new(),
             news: Vec::new(),
+            lanes: Lanes::default(),
             outgoing: (0..workers).map(|_| Vec::new()).collect(),
             answers: (0..workers).map(|_| Vec::new()).collect(),
             guests: Slab::new(),
@@ -271,10 +275,10 @@ impl Worker {
                 self.deliver(ticket, Part::Bytes(bytes));
                 self.end_job(ticket, &written);
             }
-            Mail::FromSite { ticket, answer } => {
-                self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
-                self.deliver(ticket, Part::Answer(answer));
-            }
+            Mail::FromSite { ticket, answer } => self.answered_elsewhere(ticket, answer),
+            Mail::Group { shard, commands, answer } => self.open_group(shard, &commands, answer),
+            Mail::Passed { shard, passed, in_lane } => self.take_passed(shard, passed, in_lane),
+            Mail::Take { shard, seen } => self.take_shard(shard, seen),
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
@@ -310,6 +314,10 @@ impl Worker {
             }
             Mail::Clear { request, answer } => self.clear(&request, answer),
             Mail::Link(mail) => self.open_link_mail(mail),
+            Mail::Release { shard } => {
+                self.stand_aside(shard);
+                self.after_commit.push(mail);
+            }
             Mail::List { .. }
             | Mail::Count { .. }
             | Mail::Watch { .. }
@@ -337,7 +345,7 @@ impl Worker {
         self.connections.insert(Box::new(Connection::new(id, self.shared.heard_ms(id), socket, session)));
     }
 
-    fn guest(&mut self, return_to: Return) -> Ticket {
+    pub(super) fn guest(&mut self, return_to: Return) -> Ticket {
         Address::Guest { index: self.guests.insert(return_to) }.ticket()
     }
 
@@ -349,7 +357,7 @@ impl Worker {
         let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
             Ok(listing) => listing,
             Err(error) => {
-                let _ = answer.send(Err(Refusal::NotStored(error.to_string())));
+                let _ = answer.send(Err(not_listed(error)));
                 return;
             }
         };
@@ -491,22 +499,30 @@ impl Worker {
             self.shared.pass_on_command(OwnedCommand::new(command), done);
             return shard;
         }
+        if self.shared.is_elsewhere(shard) {
+            let ticket = named(ticket, CommandName::of(&command.action));
+            self.lanes.push(shard, ticket, OwnedCommand::new(command));
+            return shard;
+        }
         let owner = self.shared.owner(shard);
         if owner == self.index {
-            let ticket = named(ticket, CommandName::of(&command.action));
-            if let Some(refusal) = self.shared.forbids(&command.action) {
-                self.released.replies.push((ticket, Answer::Refused(refusal)));
-                return shard;
-            }
-            if self.host.is_committing(shard) {
-                self.deferred.push(shard, Late::Command(ticket, OwnedCommand::new(command)));
-            } else {
-                self.host.submit(shard, ticket, command, self.moment);
-            }
+            self.submit_here(shard, ticket, command);
         } else {
             self.outgoing[owner].push((ticket, OwnedCommand::new(command)));
         }
         shard
+    }
+
+    /// Lets a shard of this worker do a command.
+    pub(super) fn submit_here(&mut self, shard: ShardId, ticket: Ticket, command: Command<'_>) {
+        let ticket = named(ticket, CommandName::of(&command.action));
+        if let Some(refusal) = self.shared.forbids(&command.action) {
+            self.released.replies.push((ticket, Answer::Refused(refusal)));
+        } else if self.host.is_committing(shard) {
+            self.deferred.push(shard, Late::Command(ticket, OwnedCommand::new(command)));
+        } else {
+            self.host.submit(shard, ticket, command, self.moment);
+        }
     }
 
     /// Starts a job when the commands before it have been sent on.
@@ -529,6 +545,7 @@ impl Worker {
 
     /// Makes the batch durable, and passes on what may be known then.
     fn commit(&mut self) {
+        self.tell_standing();
         let mut released = mem::take(&mut self.released);
         if let Some(committed) = self.host.commit(self.moment, &mut released) {
             let sums = &self.metrics.sums;
@@ -575,7 +592,7 @@ impl Worker {
         }
     }
 
-    fn pass_on(&mut self, released: &mut Released) {
+    pub(super) fn pass_on(&mut self, released: &mut Released) {
         // Events first: whoever has seen an answer finds its effect published.
         for event in released.events.drain(..) {
             if let Some(watchers) = self.watches.get_mut(&event.key) {
@@ -590,6 +607,12 @@ impl Worker {
             self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
             self.deliver(ticket, Part::Answer(answer));
         }
+    }
+
+    /// What somebody else has done, and answered.
+    pub(super) fn answered_elsewhere(&mut self, ticket: Ticket, answer: Answer) {
+        self.tally.count(name_of(ticket), CommandOutcome::of(&answer));
+        self.deliver(ticket, Part::Answer(answer));
     }
 
     fn deliver(&mut self, ticket: Ticket, part: Part) {
@@ -607,6 +630,7 @@ impl Worker {
                     // Whoever asked may have gone.
                     Return::Caller(caller) => drop(caller.send(answer)),
                     Return::Clearing(clearing) => note_cleared(&clearing, answer),
+                    Return::Group { group, at } => group.borrow_mut().note(at, answer),
                 }
             }
         }
@@ -622,6 +646,8 @@ impl Worker {
             self.answer_late(letter);
         }
         self.acks.look(&self.host, self.now);
+        self.forget_lost();
+        self.send_lanes();
         if let Some(relay) = &self.shared.relay {
             relay.note(self.index, self.host.has_pending(relay.current()));
         }
@@ -666,7 +692,7 @@ impl Worker {
         }
     }
 
-    fn mine(&self) -> impl Iterator<Item = ShardId> + use<> {
+    pub(super) fn mine(&self) -> impl Iterator<Item = ShardId> + use<> {
         let (shared, index) = (Arc::clone(&self.shared), self.index);
         shared.shards.all().filter(move |shard| shared.owner(*shard) == index)
     }
@@ -693,9 +719,10 @@ impl Worker {
     fn answer_late(&mut self, mail: Mail) {
         match mail {
             Mail::StopRelay { answer } => drop(answer.send(self.tell_leaving())),
+            Mail::Release { shard } => self.release_shard(shard),
             Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
                 let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
-                let _ = answer.send(listing.map_err(|error| Refusal::NotStored(error.to_string())));
+                let _ = answer.send(listing.map_err(not_listed));
             }
             Mail::Count { answer } => drop(answer.send(self.host.live())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
@@ -779,7 +806,16 @@ impl Worker {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        self.release_all();
         self.host.flush().map_err(io::Error::other)
+    }
+}
+
+/// Why there is no page of counters.
+fn not_listed(error: OpenError) -> Refusal {
+    match error {
+        OpenError::Storage(StorageError::NotOpen(_)) => Refusal::NotHere,
+        error => Refusal::NotStored(error.to_string()),
     }
 }
 

@@ -28,7 +28,7 @@ struct Flags {
     #[arg(long, env = "QUIPU_DATA", value_name = "DIR")]
     data: Option<String>,
     /// A database that holds everything instead of a folder: cassandra://HOST,HOST:PORT/KEYSPACE, of Apache
-    /// Cassandra or ScyllaDB. `quipu storage init` prepares it. A second node that is started on it takes over from the first
+    /// Cassandra or ScyllaDB. `quipu storage init` prepares it. Several nodes that are started on it share the site
     #[arg(long, env = "QUIPU_STORAGE", value_name = "URL")]
     storage: Option<String>,
     /// The user of the database
@@ -54,6 +54,13 @@ struct Flags {
     /// peers or this is given. It has no password: keep it to a network of your own [default: 127.0.0.1:7381]
     #[arg(long, env = "QUIPU_LINK", value_name = "ADDR")]
     link: Option<String>,
+    /// The name or address under which other nodes of this site, and clients of a Redis cluster, reach this node, if that is
+    /// not where it listens. For nodes that share a database
+    #[arg(long, env = "QUIPU_ADVERTISE", value_name = "HOST")]
+    advertise: Option<String>,
+    /// How long another node of this site may be silent before its shards are taken, the same at all of them [default: 5s]
+    #[arg(long, env = "QUIPU_TAKEOVER_AFTER", value_name = "TIME")]
+    takeover_after: Option<String>,
     /// The other sites of the cluster, NUMBER@HOST:PORT apart by commas: 2@10.0.0.2:7381,3@10.0.0.3:7381. Who belongs to
     /// it is fixed by the first start; later it is where they are found
     #[arg(long, env = "QUIPU_PEERS", value_name = "LIST")]

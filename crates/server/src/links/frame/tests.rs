@@ -36,6 +36,8 @@ fn all() -> Vec<Frame<'static>> {
         Frame::Adopted(b""),
         Frame::Call { number: u64::MAX, command: b"\x01 add" },
         Frame::Called { number: 0, reply: b"" },
+        Frame::Ask { number: 1, question: b"\x01 list" },
+        Frame::Told { number: u64::MAX, answer: b"\x01 listing" },
         Frame::Leave { leaves: true },
         Frame::Leave { leaves: false },
         Frame::Draining(Draining {

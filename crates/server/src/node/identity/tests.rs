@@ -18,7 +18,7 @@ fn config(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Config {
 fn open(folder: &TempDir, given: &[(&settings::Known, &str)]) -> Result<Folder, FolderError> {
     let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
     let config = config(folder, given);
-    let opened = Folder::open(embedded.table(), &config)?;
+    let opened = Folder::open(embedded.table(), &config, None)?;
     opened.council(&config)?;
     Ok(opened)
 }

@@ -28,7 +28,7 @@ use self::rounds::Outcome;
 use super::{Node, identity::Folder};
 use crate::{
     config::Config,
-    links::{BackOff, Parent, Throttle, Unanswered, Verdict},
+    links::{BackOff, Caller, Throttle, Unanswered, Verdict},
 };
 
 /// While there is something to hand over, a parent is spoken to this often.
@@ -90,7 +90,7 @@ pub(super) struct Relay {
 struct Current {
     address: String,
     server: Server,
-    parent: Arc<Parent>,
+    parent: Arc<Caller>,
 }
 
 #[derive(Debug, Default)]
@@ -257,8 +257,8 @@ async fn look_after_others(node: Node, current: String) {
 }
 
 /// Dials a parent and asks who it is.
-async fn meet(node: &Node, address: &str) -> Result<(Parent, Server), Trouble> {
-    let parent = Parent::dial(address).await.map_err(|error| Trouble::Lost(error.to_string()))?;
+async fn meet(node: &Node, address: &str) -> Result<(Caller, Server), Trouble> {
+    let parent = Caller::dial(address).await.map_err(|error| Trouble::Lost(error.to_string()))?;
     let server = node.introduce_to(&parent).await?;
     Ok((parent, server))
 }

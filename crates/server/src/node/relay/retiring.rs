@@ -15,7 +15,7 @@ use quipu_storage::ShardId;
 use super::Trouble;
 use crate::{
     http::retire::{RetireTrouble, Retiring},
-    links::Parent,
+    links::Caller,
     node::{Node, mail::Mail},
 };
 
@@ -69,7 +69,7 @@ impl Node {
     }
 
     /// Leaves to a parent what the shards keep for others, where no other heir was named.
-    pub(super) async fn leave_estates(&self, parent: &Parent, server: Server) -> Result<(), Trouble> {
+    pub(super) async fn leave_estates(&self, parent: &Caller, server: Server) -> Result<(), Trouble> {
         for Leaving { shard, retirement, .. } in self.stop_shards().await.unwrap_or_default() {
             let Retirement { is_stopped, named, heir, .. } = retirement;
             if is_stopped && heir.is_none() && named.is_none_or(|named| named == server.name) {
@@ -79,7 +79,7 @@ impl Node {
         Ok(())
     }
 
-    async fn leave_estate(&self, parent: &Parent, server: Server, shard: ShardId) -> Result<(), Trouble> {
+    async fn leave_estate(&self, parent: &Caller, server: Server, shard: ShardId) -> Result<(), Trouble> {
         let worker = self.shared.owner(shard);
         let estate =
             match self.ask(worker, |answer| Mail::Bequeath { shard, heir: server.name, answer }).await {

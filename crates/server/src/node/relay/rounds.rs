@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::Trouble;
 use crate::{
-    links::Parent,
+    links::Caller,
     node::{Node, mail::Mail},
 };
 
@@ -52,7 +52,7 @@ pub(super) enum Outcome {
 
 impl Node {
     /// Asks a server who it is, and checks that it is a parent.
-    pub(super) async fn introduce_to(&self, parent: &Parent) -> Result<Server, Trouble> {
+    pub(super) async fn introduce_to(&self, parent: &Caller) -> Result<Server, Trouble> {
         let board = self.shared.board();
         let (ours, shards) = (board.cluster(), board.identity().shards);
         let hello = Exchange::new(Some(ours.clone()), Vec::new());
@@ -90,7 +90,7 @@ impl Node {
     /// Says to a parent what there is to say, and takes in its answers.
     pub(super) async fn hand_over(
         &self,
-        parent: &Parent,
+        parent: &Caller,
         server: Server,
         round: Round,
     ) -> Result<Outcome, Trouble> {
@@ -130,7 +130,7 @@ impl Node {
     /// Sends visits, and takes in the answers. Returns why something was refused, if it was.
     async fn send(
         &self,
-        parent: &Parent,
+        parent: &Caller,
         server: Server,
         visits: Vec<(u16, Visit)>,
     ) -> Result<Option<String>, Trouble> {

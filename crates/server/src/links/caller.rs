@@ -1,4 +1,5 @@
-//! A relay's connection to a site that it hands over to: questions go out, answers come in.
+//! A connection on which questions go out and answers come in: a relay's to a site that it hands over to, or a node's to
+//! another node of its site.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +25,7 @@ pub(crate) enum Unanswered {
     /// It was not sent.
     #[error("{0}")]
     NotSent(String),
-    /// The other side may have taken it in.
+    /// The other side may have taken it in, and nobody knows.
     #[error("{0}")]
     NoAnswer(String),
     /// The other side does not want it.
@@ -32,9 +33,9 @@ pub(crate) enum Unanswered {
     Refused(String),
 }
 
-/// A connection to a parent. It ends when this is dropped.
+/// Such a connection. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Parent {
+pub(crate) struct Caller {
     queue: Arc<Queue>,
     waiting: Arc<Mutex<Waiting>>,
 }
@@ -58,8 +59,8 @@ fn lock(waiting: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     waiting.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Parent {
-    /// Dials a site's link.
+impl Caller {
+    /// Dials a server's link.
     pub(crate) async fn dial(address: &str) -> std::io::Result<Self> {
         let (stream, _) = super::connect(address).await?;
         let Wire { stream, reader } = Wire::new(stream);
@@ -90,12 +91,30 @@ impl Parent {
 
     /// Lets the parent do a command. Many at a time.
     pub(crate) async fn call(&self, command: &[u8], within: Duration) -> Result<Vec<u8>, Unanswered> {
+        self.ask_numbered(within, |number| Frame::Call { number, command }).await
+    }
+
+    /// Asks another node of the same site. Many at a time.
+    pub(crate) async fn question(&self, question: &[u8], within: Duration) -> Result<Vec<u8>, Unanswered> {
+        self.ask_numbered(within, |number| Frame::Ask { number, question }).await
+    }
+
+    /// Has it ended?
+    pub(crate) fn is_over(&self) -> bool {
+        lock(&self.waiting).ended.is_some()
+    }
+
+    async fn ask_numbered<'a>(
+        &self,
+        within: Duration,
+        frame: impl FnOnce(u64) -> Frame<'a>,
+    ) -> Result<Vec<u8>, Unanswered> {
         let (answer, answered) = oneshot::channel();
         let number = self.send(|waiting| {
             waiting.called += 1;
             let number = waiting.called;
             waiting.calls.insert(number, answer);
-            self.queue.push(&mut Frame::Call { number, command }.to_bytes());
+            self.queue.push(&mut frame(number).to_bytes());
             number
         })?;
         let answer = self.wait(answered, within).await;
@@ -142,7 +161,7 @@ impl Parent {
     }
 }
 
-impl Drop for Parent {
+impl Drop for Caller {
     fn drop(&mut self) {
         self.queue.close("it is not needed any more".to_owned());
     }
@@ -162,12 +181,14 @@ async fn read(stream: &TcpStream, mut reader: Reader, waiting: &Mutex<Waiting>) 
                 Frame::Beat => continue,
                 Frame::Exchanged(answer) => waiting.exchange.take().map(|asked| (asked, answer)),
                 Frame::Adopted(answer) => waiting.estate.take().map(|asked| (asked, answer)),
-                Frame::Called { number, reply } => waiting.calls.remove(&number).map(|asked| (asked, reply)),
+                Frame::Called { number, reply: answer } | Frame::Told { number, answer } => {
+                    waiting.calls.remove(&number).map(|asked| (asked, answer))
+                }
                 Frame::Refused(refused) => {
                     waiting.is_refused = true;
                     return refused.text;
                 }
-                other => return format!("{} from a parent", other.name()),
+                other => return format!("{} from a server", other.name()),
             };
             if let Some((asked, answer)) = answer {
                 // Whoever has asked may have given up.
