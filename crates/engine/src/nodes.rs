@@ -76,6 +76,8 @@ pub struct Advice {
     pub take: Vec<(ShardId, Option<Fenced>)>,
     /// This node has these, and they are for another one that is there.
     pub release: Vec<ShardId>,
+    /// This node has these, and by their fences it has not: it is to ask them ([`crate::Host::confirm`]).
+    pub doubtful: Vec<ShardId>,
     /// Who has each shard, or is about to take it.
     pub routes: BTreeMap<ShardId, NodeId>,
     /// Who is there, this node included.
@@ -143,8 +145,12 @@ impl Keeper {
         Ok(self.trust)
     }
 
-    /// Looks at what is in the store. `open` are the shards that this node has at this moment.
-    pub fn look(&mut self, clock: impl Fn() -> u64, open: &BTreeSet<ShardId>) -> Result<Advice, LookError> {
+    /// Looks at what is in the store. `open` tells which shards this node has; it is asked after the store was.
+    pub fn look(
+        &mut self,
+        clock: impl Fn() -> u64,
+        open: impl FnOnce() -> BTreeSet<ShardId>,
+    ) -> Result<Advice, LookError> {
         let began_ms = clock();
         // Fences first: one that was seen before its owner was found silent has changed if the owner is at work again.
         let held = self.registry.held()?;
@@ -167,7 +173,8 @@ impl Keeper {
             node != own && heard.is_none_or(|ago_ms| ago_ms >= self.silence_ms)
         };
         let present = nodes.into_iter().filter(|it| !is_silent(it.node)).map(|it| (it.node, it)).collect();
-        Ok(self.advise(held, present, open))
+        // What was taken after the fences were seen is not to be taken a second time.
+        Ok(self.advise(held, present, &open()))
     }
 
     fn advise(
@@ -199,6 +206,9 @@ impl Keeper {
                 (None, true) => advice.take.push((*shard, fences.get(shard).map(|held| held.fence))),
                 (Some(owner), false) if *owner == own => advice.release.push(*shard),
                 _ => {}
+            }
+            if *owner == Some(own) && fences.get(shard).and_then(|held| held.by) != Some(own) {
+                advice.doubtful.push(*shard);
             }
             if let Some(node) = owner.or(*wanted) {
                 advice.routes.insert(*shard, node);

@@ -50,6 +50,20 @@ impl<L: Log, T: Table> Host<L, T> {
         }
     }
 
+    /// Asks a shard's fence, with the next batch, whether it is still this node's.
+    pub fn confirm(&mut self, id: ShardId) {
+        if let Some(running) = self.running(id).filter(|running| matches!(running.state, State::Live)) {
+            running.shard.store_anyway();
+            self.mark_pending(id);
+        }
+    }
+
+    /// Is it open here, as far as this node knows?
+    pub fn is_open(&self, id: ShardId) -> bool {
+        let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
+        running.is_some_and(|running| !matches!(running.state, State::Lost))
+    }
+
     /// Gives a shard back, for another node. Call it between batches. What waits in it is answered; whoever watches a
     /// counter hears nothing more. The error is that it cannot be given back now, and stays.
     pub fn close(&mut self, id: ShardId, released: &mut Released) -> Result<(), StorageError> {

@@ -76,7 +76,7 @@ impl Place {
     }
 
     fn look(&mut self, now_ms: u64) -> Advice {
-        self.keeper.look(|| now_ms, &self.open).unwrap()
+        self.keeper.look(|| now_ms, || self.open.clone()).unwrap()
     }
 
     /// Does what it is advised to. Returns how many it has taken and released.
@@ -127,7 +127,8 @@ fn what_a_silent_node_has_is_taken_and_one_that_counts_keeps_its_own() {
     assert_eq!((first.open.len(), second.open.len()), (2, 2));
     assert_eq!(first.turn(5_000), (0, 0));
     assert_eq!(first.turn(5_001), (2, 0), "the other one was last new here at 1");
-    // It was only slow: its fences are gone, and it gets others.
+    // It was only slow: its fences are gone, as it can see, and it gets others.
+    assert_eq!(second.look(5_900).doubtful.len(), 2);
     second.open.clear();
     assert_eq!(second.turn(6_000), (0, 0));
     assert_eq!(first.turn(6_500), (0, 2));
@@ -135,7 +136,7 @@ fn what_a_silent_node_has_is_taken_and_one_that_counts_keeps_its_own() {
     // One whose row has gone is gone at once.
     memory.registry(NodeId(9)).remove(NodeId(2)).unwrap();
     assert_eq!(first.turn(7_500), (2, 0));
-    assert!(matches!(second.keeper.look(|| 7_600, &second.open), Err(LookError::Removed(Removed))));
+    assert!(matches!(second.keeper.look(|| 7_600, BTreeSet::new), Err(LookError::Removed(Removed))));
 }
 
 #[test]

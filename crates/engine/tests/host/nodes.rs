@@ -109,6 +109,22 @@ fn who_has_lapsed_asks_the_fence_before_it_says_anything() {
 }
 
 #[test]
+fn who_doubts_asks_the_fence() {
+    let memory = Memory::new();
+    let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));
+    one.take(&memory);
+    let mut released = Released::default();
+    let mut ask = |node: &mut Node| {
+        node.host.confirm(SHARD);
+        node.host.commit(NOW, &mut released);
+        node.host.is_open(SHARD)
+    };
+    assert!(ask(&mut one));
+    other.take(&memory);
+    assert!(!ask(&mut one));
+}
+
+#[test]
 fn trust_that_has_come_back_counts_from_the_next_commit_on() {
     let memory = Memory::new();
     let mut one = Node::new(&memory, 1);

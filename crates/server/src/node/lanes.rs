@@ -121,6 +121,9 @@ impl Worker {
     /// Takes a shard that nobody has, or somebody who is gone.
     pub(super) fn take_shard(&mut self, shard: ShardId, seen: Option<Fenced>) {
         let Some(siblings) = self.shared.siblings.clone() else { return };
+        if self.host.is_open(shard) {
+            return siblings.took(shard, Ok(true));
+        }
         self.tell_standing();
         let began = std::time::Instant::now();
         let taken = self.host.open_seen(shard, seen, self.moment);

@@ -48,6 +48,8 @@ pub(super) enum Mail {
     Passed { shard: ShardId, passed: Passed, in_lane: bool },
     /// Take a shard, if its fence stands so.
     Take { shard: ShardId, seen: Option<Fenced> },
+    /// Ask a shard's fence whether it is still this node's.
+    Confirm { shard: ShardId },
     /// Give a shard back, for another node.
     Release { shard: ShardId },
     /// What an edge says to a shard.
@@ -92,7 +94,8 @@ impl Mail {
     /// The shard that it is for, if it is for one and changes something there.
     pub(super) fn shard(&self) -> Option<ShardId> {
         match self {
-            Self::Visit { shard, .. }
+            Self::Confirm { shard }
+            | Self::Visit { shard, .. }
             | Self::Speak { shard, .. }
             | Self::Answered { shard, .. }
             | Self::Bequeath { shard, .. }

@@ -205,7 +205,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
             return false;
         }
     }
-    match keeper.look(clock, &siblings.open()) {
+    match keeper.look(clock, || siblings.open()) {
         Ok(advice) => {
             follow(advice, shared, siblings);
             true
@@ -233,6 +233,9 @@ fn follow(advice: Advice, shared: &Shared, siblings: &Siblings) {
         if moving.insert(shard) {
             shared.post(shared.owner(shard), Mail::Release { shard });
         }
+    }
+    for shard in advice.doubtful.into_iter().filter(|shard| !moving.contains(shard)) {
+        shared.post(shared.owner(shard), Mail::Confirm { shard });
     }
     drop(moving);
     let nodes = advice.present.iter().filter_map(|(node, registered)| {
