@@ -26,14 +26,10 @@
 //!
 //! The bytes are CBOR, arrays of numbered fields: fields that a newer version appends are skipped by an older one.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, OnceLock},
-};
-
 use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Pn, bounded::Right};
 
+use super::SharedPart;
 use crate::{SiteId, counter::Row, entry::Entry, handoff::PassedOn};
 
 /// A message aims at this size, and is not much longer.
@@ -41,9 +37,6 @@ pub const EXCHANGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Longer ones are refused before they are read.
 pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
-
-/// So many bytes are set aside for a row that is to be encoded.
-const ROW_BYTES_USUAL: usize = 48;
 
 /// What one shard tells the same shard at another site. All of it is durable at the sender.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
@@ -128,64 +121,6 @@ pub(crate) struct Hearsay {
     /// The membership that it acts under.
     #[n(4)]
     pub(crate) epoch: u64,
-}
-
-/// A piece of a stream, which goes to several peers. Its bytes are made once for all of them.
-#[derive(Debug, Clone)]
-pub(crate) struct SharedPart(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    part: Part,
-    encoded: OnceLock<Vec<u8>>,
-}
-
-impl SharedPart {
-    pub(crate) fn new(part: Part) -> Self {
-        Self(Arc::new(Shared { part, encoded: OnceLock::new() }))
-    }
-
-    /// The piece, which is copied if others have it too.
-    pub(crate) fn into_part(self) -> Part {
-        Arc::try_unwrap(self.0).map_or_else(|shared| shared.part.clone(), |shared| shared.part)
-    }
-}
-
-impl Deref for SharedPart {
-    type Target = Part;
-
-    fn deref(&self) -> &Part {
-        &self.0.part
-    }
-}
-
-impl PartialEq for SharedPart {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.part == other.0.part
-    }
-}
-
-impl Eq for SharedPart {}
-
-impl<C> Encode<C> for SharedPart {
-    fn encode<W: minicbor::encode::Write>(
-        &self,
-        encoder: &mut minicbor::Encoder<W>,
-        _: &mut C,
-    ) -> Result<(), minicbor::encode::Error<W::Error>> {
-        let encoded = self.0.encoded.get_or_init(|| {
-            let mut bytes = Vec::with_capacity(64 + ROW_BYTES_USUAL * self.rows.len());
-            minicbor::encode(&self.0.part, &mut bytes).expect("writing to memory does not fail");
-            bytes
-        });
-        encoder.writer_mut().write_all(encoded).map_err(minicbor::encode::Error::write)
-    }
-}
-
-impl<'b, C> Decode<'b, C> for SharedPart {
-    fn decode(decoder: &mut minicbor::Decoder<'b>, context: &mut C) -> Result<Self, minicbor::decode::Error> {
-        Ok(Self::new(Part::decode(decoder, context)?))
-    }
 }
 
 /// A piece of a site's stream.

@@ -5,12 +5,14 @@
 mod message;
 mod origin;
 mod peer;
+mod written;
 
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
-    message::{Ask, Hearsay, KeyRow, Part, Received, SharedPart, Sweep, Swept, WireRow},
+    message::{Ask, Hearsay, KeyRow, Part, Received, Sweep, Swept, WireRow},
     origin::{Changed, Origin, Settled},
     peer::Peer,
+    written::{PartAround, Rows, SharedPart},
 };
 
 use std::collections::BTreeMap;

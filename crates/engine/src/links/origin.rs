@@ -3,13 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use quipu_crdt::Pn;
 
 use crate::{counters::Index, entry::Entry};
 
 /// So many changes are remembered. Whoever is further behind is sent all rows.
 const CHANGES_MAX: usize = 32 * 1024;
+/// They are thinned out after so many new ones at the earliest: looking through all of them for each would cost far more
+/// than the change itself.
+const THIN_OUT_EVERY: usize = CHANGES_MAX / 4;
 
 /// A counter whose row has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +58,8 @@ pub(crate) struct Origin {
     /// The changes after `since`, in their order.
     changes: VecDeque<Changed>,
     since: u64,
+    /// How many have come since they were thinned out.
+    unthinned: usize,
 }
 
 impl Origin {
@@ -87,11 +92,13 @@ impl Origin {
         self.changes.front().map(|changed| changed.here)
     }
 
-    /// A counter has changed. `boundaries` are the positions that others have got to.
+    /// A counter has changed. `boundaries` are the positions that others have got to, or will get to by what is under way.
     pub(crate) fn push(&mut self, changed: Changed, boundaries: impl Iterator<Item = u64>) {
         self.changes.push_back(changed);
-        if self.changes.len() > CHANGES_MAX {
+        self.unthinned += 1;
+        if self.changes.len() > CHANGES_MAX && self.unthinned >= THIN_OUT_EVERY {
             self.thin_out(boundaries.collect());
+            self.unthinned = 0;
         }
         while self.changes.len() > CHANGES_MAX {
             self.forget_oldest();
@@ -108,16 +115,19 @@ impl Origin {
     }
 
     /// Of several changes of a counter after the position of whoever is behind, the first is enough: with it goes the row
-    /// as it is when it is sent.
+    /// as it is when it is sent. The last one stays too. What was sent may be acknowledged long after it was given up, and
+    /// whoever has the row as it was between the two needs it once more.
     fn thin_out(&mut self, mut boundaries: Vec<u64>) {
         boundaries.sort_unstable();
         let mut boundaries = boundaries.into_iter().peekable();
-        let mut seen = BTreeSet::new();
+        let numbers = self.changes.iter().map(|changed| (changed.index, changed.number));
+        let last: HashMap<Index, u64, FixedState> = numbers.collect();
+        let mut seen = HashSet::with_capacity_and_hasher(last.len(), FixedState::default());
         self.changes.retain(|changed| {
             while boundaries.next_if(|boundary| *boundary < changed.number).is_some() {
                 seen.clear();
             }
-            seen.insert(changed.index)
+            seen.insert(changed.index) || last.get(&changed.index) == Some(&changed.number)
         });
     }
 
@@ -194,14 +204,27 @@ mod tests {
     #[test]
     fn what_one_has_got_is_kept_for_another() {
         let mut origin = Origin::default();
-        for number in 1..=4 {
+        for number in 1..=6 {
             origin.push(changed(number, 7), [].into_iter());
         }
         origin.thin_out(vec![2]);
-        // The first is for whoever has nothing, the third for who has two.
-        assert_eq!(numbers(&origin, 0), [(1, 7), (3, 7)]);
-        origin.position = 4;
+        // The first is for whoever has nothing, the third for who has two, the last for who turns out to have others.
+        assert_eq!(numbers(&origin, 0), [(1, 7), (3, 7), (6, 7)]);
+        origin.position = 6;
         origin.trim(2);
-        assert_eq!((numbers(&origin, 2), origin.since()), (vec![(3, 7)], 2));
+        assert_eq!((numbers(&origin, 2), origin.since()), (vec![(3, 7), (6, 7)], 2));
+    }
+
+    #[test]
+    fn changes_of_many_counters_are_not_looked_through_again_and_again() {
+        let mut origin = Origin::default();
+        let mut looks = 0;
+        let counters = 4 * CHANGES_MAX as u64;
+        for number in 1..=counters {
+            let boundaries = std::iter::once(0).inspect(|_| looks += 1);
+            origin.push(changed(number, u32::try_from(number).unwrap()), boundaries);
+        }
+        assert_eq!(looks, 1 + 3 * CHANGES_MAX / THIN_OUT_EVERY - 1);
+        assert_eq!((origin.changes.len(), origin.since()), (CHANGES_MAX, counters - CHANGES_MAX as u64));
     }
 }

@@ -209,6 +209,12 @@ impl Peer {
         self.received.get(&site).copied().unwrap_or(0)
     }
 
+    /// Where it is in a stream, and where it will be when it gets what is under way.
+    pub(crate) fn positions(&self, site: SiteId) -> impl Iterator<Item = u64> {
+        let under_way = self.under_way.iter().filter(move |(stream, _)| *stream == site);
+        under_way.map(|(_, to)| *to).chain([self.received(site)])
+    }
+
     pub(crate) fn swept(&self, site: SiteId) -> Option<&Swept> {
         self.swept.get(&site)
     }

@@ -493,8 +493,9 @@ impl Shard {
     fn touch(&mut self, index: Index, existed: bool) {
         let number = self.touch_any(index, existed);
         let alone = self.links.is_alone();
-        let boundaries = self.links.peers.values().map(|peer| peer.received(self.settings.site));
-        let own = self.links.origins.entry(self.settings.site).or_default();
+        let site = self.settings.site;
+        let boundaries = self.links.peers.values().flat_map(|peer| peer.positions(site));
+        let own = self.links.origins.entry(site).or_default();
         own.position = number;
         if alone {
             own.trim(number);

@@ -13,9 +13,9 @@ use crate::{
 impl Message {
     /// The counters that it speaks of: they must be in memory before it is taken in.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
-        let rows =
-            self.parts.iter().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
-        let entries = self.parts.iter().flat_map(|part| &part.entries).map(|entry| &*entry.key);
+        let parts = || self.parts.iter().map(SharedPart::part);
+        let rows = parts().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
+        let entries = parts().flat_map(|part| &part.entries).map(|entry| &*entry.key);
         let asks = self.asks.iter().map(|ask| &*ask.key);
         let passed_on = self.passed_on.iter().flat_map(|it| it.keys());
         rows.map(|row| &*row.key).chain(entries).chain(asks).chain(passed_on)
@@ -73,7 +73,7 @@ impl Shard {
     ) -> Result<(), BadMessage> {
         let epoch = self.links.membership.epoch;
         let (own_parts, other_parts): (Vec<_>, Vec<_>) =
-            parts.into_iter().partition(|part| part.origin == from);
+            parts.into_iter().map(SharedPart::into_part).partition(|part| part.origin == from);
         let (own_sweep, other_sweep) = match sweep {
             Some(sweep) if sweep.origin == from => (Some(sweep), None),
             other => (None, other),
@@ -81,7 +81,7 @@ impl Shard {
         // All rows first: what follows them may be in the same message.
         own_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
         for part in own_parts {
-            self.take_part(from, part.into_part(), now)?;
+            self.take_part(from, part, now)?;
         }
         // Of a bounded counter all rows travel together, so that the sender's own one may be among those of others. It is
         // not taken in before its stream has come that far: were the sender lost, nobody would have the entries.
@@ -96,7 +96,7 @@ impl Shard {
             }
             // If the sender knows of a newcomer that is not known here yet, it will say it again.
             if theirs <= epoch || self.links.origins.contains_key(&part.origin) {
-                self.take_part(from, part.into_part(), now)?;
+                self.take_part(from, part, now)?;
             }
         }
         Ok(())
@@ -121,7 +121,7 @@ impl Shard {
         if let Some(theirs) = most.filter(|_| self.settings.rules.keep(Rule::NewIncarnation)) {
             return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
         }
-        for part in &message.parts {
+        for part in message.parts.iter().map(SharedPart::part) {
             let numbers = part.entries.iter().map(|entry| entry.number);
             let is_sorted = numbers.clone().is_sorted_by(|one, next| one < next);
             let is_within = numbers.clone().all(|number| part.from < number && number <= part.to);
@@ -219,7 +219,7 @@ impl Shard {
             tally(&mut self.links.origins.entry(site).or_default().counted, grown);
         }
         if let Some(number) = to {
-            let boundaries = self.links.peers.values().map(|peer| peer.received(site));
+            let boundaries = self.links.peers.values().flat_map(|peer| peer.positions(site));
             let origin = self.links.origins.entry(site).or_default();
             origin.push(Changed { number, here, index }, boundaries);
         }

@@ -7,13 +7,14 @@ use hashbrown::HashSet;
 use super::Shard;
 use crate::{
     EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Rule, SiteId,
-    links::{Changed, Hearsay, KeyRow, Origin, Part, Received, SharedPart, Sweep, Swept},
+    entry::Entry,
+    links::{Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart, Sweep, Swept},
 };
 
 /// So many bytes of rows and entries go into one message, about. What does not fit comes later: a peer has then rows that
 /// include counts whose entries it lacks, and if this site is lost just then it stays so.
 const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
-/// Memory for so many rows is set aside for a part at once.
+/// So many rows are fetched, and have memory set aside for them, before a part is written.
 const ROWS_EXPECTED_MAX: usize = 1024;
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
 /// else to say.
@@ -126,7 +127,7 @@ impl Shard {
             return None;
         }
         let parts = self.parts_for(site, whole, now_ms);
-        let has_part = |origin: SiteId| parts.iter().any(|part| part.origin == origin);
+        let has_part = |origin: SiteId| parts.iter().any(|part| part.origin() == origin);
         // All rows go with what follows them, if they fit into a message: nobody must be left with rows and without the
         // entries that they include, should this site be lost. Not now, if too much is under way.
         let is_held = whole.is_some_and(|(origin, _)| !has_part(origin));
@@ -177,12 +178,12 @@ impl Shard {
             }
             let end = origin.position;
             let part = self.shared_part(stream, from, swept, &mut room);
-            let (to, is_all) = (part.to, part.to == end);
+            let to = part.to();
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
             parts.push(part);
-            if !is_all {
+            if to != end {
                 self.links.restless = true;
                 break;
             }
@@ -267,68 +268,72 @@ impl Shard {
             *room = *room_left;
             return part.clone();
         }
-        let part = SharedPart::new(self.part(site, from, swept, room));
+        let part = self.part(site, from, swept, room);
         self.last_part = Some(LastPart { made_for, part: part.clone(), room_left: *room });
         part
     }
 
+    /// Looks at counters and their keys before they are needed one after the other. Most have left the processor's caches
+    /// since they were counted on, and while nothing else is done with them several are fetched at a time.
+    fn fetch(&self, changes: impl Iterator<Item = Changed>) {
+        let first_byte = |changed: Changed| self.counters.get(changed.index).key.first().copied();
+        std::hint::black_box(changes.filter_map(first_byte).fold(0, u8::wrapping_add));
+    }
+
     /// What comes after a position in a stream, for whoever has all rows up to `swept` too.
-    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> Part {
+    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> SharedPart {
         let own = self.settings.site;
         let origin = &self.links.origins[&site];
         let rows_after = from.max(swept);
-        let rows_left_out = (swept > from).then_some(swept);
-        let mut part = Part {
-            origin: site,
-            from,
-            to: from,
-            rows: Vec::new(),
-            entries: Vec::new(),
-            rows_after: rows_left_out,
-        };
         debug_assert!(from < origin.position);
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
-        let changes = origin.changes_after(rows_after).take_while(|changed| changed.number <= end);
-        let mut changes = changes.peekable();
-        let rows = origin.changes_after(rows_after).len().min(ROWS_EXPECTED_MAX);
-        let mut seen = HashSet::with_capacity_and_hasher(rows, FixedState::default());
-        part.rows.reserve(rows);
-        let mut entries = origin.open.range(from + 1..=end).peekable();
+        let changes = origin.changes_after(rows_after);
+        let expected = changes.len().min(ROWS_EXPECTED_MAX);
+        self.fetch(origin.changes_after(rows_after).take(expected));
+        let mut seen = HashSet::with_capacity_and_hasher(expected, FixedState::default());
+        let mut rows = Rows::with_capacity(expected);
+        let mut changes = changes.take_while(|changed| changed.number <= end).peekable();
+        let mut open = origin.open.range(from + 1..=end).peekable();
+        let mut entries: Vec<&Entry> = Vec::new();
+        let mut to = from;
         loop {
-            let number = match (changes.peek(), entries.peek()) {
+            let number = match (changes.peek(), open.peek()) {
                 (Some(changed), Some((number, _))) => changed.number.min(**number),
                 (Some(changed), None) => changed.number,
                 (None, Some((number, _))) => **number,
                 (None, None) => {
-                    part.to = end;
+                    to = end;
                     break;
                 }
             };
             // All of one number go together.
-            if *room == 0 && number > part.to {
+            if *room == 0 && number > to {
                 break;
             }
             while let Some(Changed { index, .. }) = changes.next_if(|changed| changed.number == number) {
+                if !seen.insert(index) {
+                    continue;
+                }
                 let entry = self.counters.get(index);
                 let row = entry.counter.as_ref().and_then(|it| it.wire(own, entry.version(), site));
-                let row = row.map(|row| self.settings.rules.apart(row, site));
-                if let Some(row) = row.filter(|_| seen.insert(index)) {
+                if let Some(row) = row.map(|row| self.settings.rules.apart(row, site)) {
                     *room = room.saturating_sub(16 + entry.key.len() + row.bytes());
-                    part.rows.push(KeyRow { key: entry.key.clone(), row });
+                    rows.push(&entry.key, &row);
                 }
             }
-            while let Some((_, entry)) = entries.next_if(|(other, _)| **other == number) {
+            while let Some((_, entry)) = open.next_if(|(other, _)| **other == number) {
                 *room = room.saturating_sub(entry.bytes());
-                part.entries.push(entry.clone());
+                entries.push(entry);
             }
-            part.to = number;
+            to = number;
         }
         if !self.settings.rules.keep(Rule::RowsBeforeEntries) {
-            part.entries.extend(entries.map(|(_, entry)| entry.clone()));
-            part.to = part.entries.last().map_or(part.to, |entry| part.to.max(entry.number));
+            entries.extend(open.map(|(_, entry)| entry));
+            to = entries.last().map_or(to, |entry| to.max(entry.number));
         }
-        part
+        let rows_after = (swept > from).then_some(swept);
+        rows.finish(&PartAround { origin: site, from, to, entries: &entries, rows_after })
     }
 }

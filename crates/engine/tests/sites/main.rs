@@ -123,6 +123,22 @@ fn who_was_away_for_long_is_sent_all_rows() {
 }
 
 #[test]
+fn changes_that_are_forgotten_for_who_is_away_are_not_missed_by_who_is_there() {
+    let mut world = World::new(3, 1, Settings::default());
+    world.link(0, 2, false);
+    world.link(1, 2, false);
+    // Together one change more than are remembered. Of the last ones the first is under way when the others are made.
+    (0..32 * 1024 - 9).for_each(|_| drop(world.add(0, b"hot", 1)));
+    world.pass(1_000);
+    (0..10).for_each(|_| drop(world.add(0, b"hot", 1)));
+    world.pass(1_000);
+    assert_eq!(world.get(1, b"hot"), Some(32 * 1024 + 1));
+    world.heal();
+    assert_eq!(world.get(2, b"hot"), Some(32 * 1024 + 1));
+    world.check_books();
+}
+
+#[test]
 fn a_reset_while_another_takes_back() {
     let mut world = World::new(3, 1, Settings::default());
     world.link(0, 1, false);
