@@ -46,6 +46,9 @@ enum Command {
     Site(commands::client::site::Command),
     // Without a doc comment: all it says stands on its commands.
     #[command(subcommand)]
+    Node(commands::client::node::Command),
+    // Without a doc comment: all it says stands on its commands.
+    #[command(subcommand)]
     Edge(commands::edge::Command),
     // Without a doc comment: all it says stands on its `Args`.
     Retire(commands::client::retire::Args),
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Command::Info(args) => commands::client::info::run(&args),
         Command::Audit(args) => commands::client::audit::run(&args),
         Command::Site(command) => commands::client::site::run(&command),
+        Command::Node(command) => commands::client::node::run(&command),
         Command::Edge(command) => commands::edge::run(&command),
         Command::Retire(args) => commands::client::retire::run(&args),
         Command::Restore(args) => commands::restore::run(&args),

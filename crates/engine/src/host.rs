@@ -158,20 +158,23 @@ impl Running {
     }
 
     fn is_committing(&self) -> bool {
-        matches!(self.state, State::Committing { .. })
+        matches!(self.state, State::Committing(_))
     }
+}
+
+/// A batch on its way to the log.
+struct Commit {
+    outputs: Outputs,
+    bytes: u64,
+    began_ms: u64,
+    /// The epoch of trust in which it was begun.
+    epoch: u64,
 }
 
 enum State {
     Live,
     /// A commit is under way: nothing is taken, and nothing said of it, until that has come to its end.
-    Committing {
-        outputs: Outputs,
-        bytes: u64,
-        began_ms: u64,
-        /// The epoch of trust in which it was begun.
-        epoch: u64,
-    },
+    Committing(Commit),
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
         outputs: Outputs,
@@ -190,7 +193,7 @@ impl State {
     fn refusal(&self) -> Option<Refusal> {
         match self {
             Self::Live => None,
-            Self::Committing { .. } => {
+            Self::Committing(_) => {
                 Some(Refusal::NotStored("a commit is under way; nothing was counted. Try again".into()))
             }
             Self::Unsettled { why, .. } | Self::Broken { why } => {
@@ -346,14 +349,10 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn end_commit(&mut self, id: ShardId, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id).filter(|running| running.is_committing()) else { return };
-        let State::Committing { outputs, bytes, began_ms, epoch } =
-            mem::replace(&mut running.state, State::Live)
-        else {
-            return;
-        };
-        released.commits_ms.push(now.elapsed_ms.saturating_sub(began_ms));
+        let State::Committing(commit) = mem::replace(&mut running.state, State::Live) else { return };
+        released.commits_ms.push(now.elapsed_ms.saturating_sub(commit.began_ms));
         self.under_way -= 1;
-        self.settle(id, outputs, outcome, bytes, epoch, now, released);
+        self.settle(id, commit, outcome, now, released);
     }
 
     /// Makes everything submitted durable, and releases what may be known then; or begins to, if the store is far away:
@@ -395,36 +394,28 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let flush = if mem::take(&mut self.flush_next) { Flush::Now } else { self.flush };
         let lengths: Vec<u64> = batches.iter().map(|batch| batch.record.len() as u64).collect();
-        let epoch = self.standing.epoch;
+        let (began_ms, epoch) = (now.elapsed_ms, self.standing.epoch);
         let outcomes = self.store.begin(batches, flush);
         for (((id, outputs), outcome), bytes) in waiting.into_iter().zip(outcomes).zip(lengths) {
+            let commit = Commit { outputs, bytes, began_ms, epoch };
             match outcome {
-                Some(outcome) => self.settle(id, outputs, outcome, bytes, epoch, now, released),
-                None => self.leave_under_way(id, outputs, bytes, now),
+                Some(outcome) => self.settle(id, commit, outcome, now, released),
+                None => self.leave_under_way(id, commit),
             }
         }
         Some(written)
     }
 
-    fn leave_under_way(&mut self, id: ShardId, outputs: Outputs, bytes: u64, now: Moment) {
-        let epoch = self.standing.epoch;
+    fn leave_under_way(&mut self, id: ShardId, commit: Commit) {
         if let Some(running) = self.running(id) {
-            running.state = State::Committing { outputs, bytes, began_ms: now.elapsed_ms, epoch };
+            running.state = State::Committing(commit);
             self.under_way += 1;
         }
     }
 
-    fn settle(
-        &mut self,
-        id: ShardId,
-        outputs: Outputs,
-        outcome: Stored,
-        bytes: u64,
-        epoch: u64,
-        now: Moment,
-        released: &mut Released,
-    ) {
+    fn settle(&mut self, id: ShardId, commit: Commit, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id) else { return };
+        let Commit { outputs, bytes, epoch, .. } = commit;
         match outcome {
             Stored::Committed { position } => {
                 running.position = position;
@@ -493,7 +484,7 @@ impl<L: Log, T: Table> Host<L, T> {
             match running.state {
                 State::Unsettled { .. } => self.settle_unknown(id, now, released),
                 State::Broken { .. } => self.reload(id, now),
-                State::Lost | State::Committing { .. } => {}
+                State::Lost | State::Committing(_) => {}
                 State::Live => more |= self.look_after(id, now),
             }
         }
@@ -706,7 +697,7 @@ impl<L: Log, T: Table> Host<L, T> {
             stats.live += running.shard.live();
             stats.resident += resident as u64;
             stats.resident_bytes += bytes as u64;
-            let is_available = matches!(running.state, State::Live | State::Committing { .. });
+            let is_available = matches!(running.state, State::Live | State::Committing(_));
             stats.shards_unavailable += u64::from(!is_available);
             stats.operations.seen += operations.seen;
             stats.operations.repeats += operations.repeats;

@@ -19,10 +19,12 @@ use prometheus_client::{
 mod commands;
 mod handoff;
 mod links;
+mod nodes;
 
 pub use commands::{COMMAND_NAMES, COMMAND_OUTCOMES, CommandName, CommandOutcome, CommandTally};
 pub use handoff::HandoffMetrics;
 pub use links::PeerMetrics;
+pub use nodes::NodeMetrics;
 
 /// From 50 µs, a fast disk's flush, to about 13 s.
 const COMMIT_SECONDS_BUCKETS: (f64, f64, u16) = (50e-6, 2.0, 19);
@@ -45,6 +47,8 @@ pub struct Metrics {
     links: links::Links,
     handoffs: handoff::Handoffs,
     sums: Sums,
+    /// About the nodes of this site.
+    pub nodes: NodeMetrics,
     /// Redis clients that are connected.
     pub resp_connections: Gauge,
     /// HTTP clients that are connected.
@@ -144,6 +148,7 @@ impl Metrics {
             links: links::Links::default(),
             handoffs: handoff::Handoffs::default(),
             sums,
+            nodes: NodeMetrics::default(),
             resp_connections: Gauge::default(),
             http_connections: Gauge::default(),
             connections_refused: Counter::default(),
@@ -154,6 +159,7 @@ impl Metrics {
         metrics.register_workers(&mut registry);
         metrics.links.register(&mut registry);
         metrics.handoffs.register(&mut registry);
+        metrics.nodes.register(&mut registry);
         metrics.registry = Arc::new(registry);
         metrics
     }

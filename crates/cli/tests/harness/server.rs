@@ -61,6 +61,14 @@ impl Site {
         Self { folder, flags, storage, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
+    /// A keyspace of a database, for one of the nodes that share it.
+    pub(crate) fn on(keyspace: &str, flags: &str) -> Self {
+        let folder = TempDir::new().expect("a folder");
+        let flags = flags.split_whitespace().map(str::to_owned).collect();
+        let host = Ipv4Addr::LOCALHOST.into();
+        Self { folder, flags, storage: Some(keyspace.to_owned()), through: Vec::new(), host }
+    }
+
     /// The same folder, with other flags.
     pub(crate) fn with_other_flags(mut self, flags: &str) -> Self {
         self.flags = flags.split_whitespace().map(str::to_owned).collect();

@@ -71,7 +71,7 @@ impl<L: Log, T: Table> Host<L, T> {
         match self.running(id).map(|running| &running.state) {
             None => return Err(StorageError::NotOpen(id)),
             Some(State::Live | State::Lost) => {}
-            Some(State::Committing { .. } | State::Unsettled { .. } | State::Broken { .. }) => {
+            Some(State::Committing(_) | State::Unsettled { .. } | State::Broken { .. }) => {
                 return Err(StorageError::Unsettled(id));
             }
         }

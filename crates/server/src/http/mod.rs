@@ -27,6 +27,7 @@ pub mod decode;
 mod exchange;
 mod limits;
 mod list;
+pub mod nodes;
 mod problem;
 mod request;
 pub mod retire;
@@ -78,6 +79,18 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn cluster(&self) -> Option<sites::Cluster> {
         None
     }
+    /// The nodes that share this site; `None`: it has one of its own.
+    fn nodes(&self) -> Option<nodes::Nodes> {
+        None
+    }
+    /// Asks a node to give its shards away, or to take some again.
+    fn drain_node(
+        &self,
+        _node: &str,
+        _drains: bool,
+    ) -> impl Future<Output = Result<nodes::NodeFacts, nodes::NodeTrouble>> + Send {
+        async { Err(nodes::NodeTrouble::Alone) }
+    }
     /// Brings about a change of who belongs to the cluster. Saying it again tells how far it is.
     fn grant(
         &self,
@@ -119,6 +132,8 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         .route("/v1/audit", get(audit::audit::<C>))
         .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
         .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))
+        .route("/v1/nodes", get(nodes::list::<C>))
+        .route("/v1/nodes/{node}", post(nodes::drain::<C>))
         .route("/metrics", get(status::metrics::<C>))
         .route_layer(from_fn_with_state(app.clone(), access::check::<C>));
     let open = Router::new()

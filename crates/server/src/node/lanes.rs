@@ -130,6 +130,7 @@ impl Worker {
         if matches!(taken, Ok(true)) {
             let ms = super::millis(began.elapsed());
             tracing::info!(shard = shard.0, ms, "taken");
+            self.shared.metrics.nodes.taken.inc();
         }
         siblings.took(shard, taken);
     }
@@ -147,7 +148,10 @@ impl Worker {
         let mut released = Released::default();
         let closed = self.host.close(shard, &mut released);
         match &closed {
-            Ok(()) => tracing::info!(shard = shard.0, "released"),
+            Ok(()) => {
+                tracing::info!(shard = shard.0, "released");
+                self.shared.metrics.nodes.released.inc();
+            }
             Err(why) => tracing::debug!(shard = shard.0, "not released yet: {why}"),
         }
         self.pass_on(&mut released);
@@ -161,6 +165,7 @@ impl Worker {
         let mut released = Released::default();
         for shard in self.host.forget_lost(&mut released) {
             tracing::warn!(shard = shard.0, "another node has taken it");
+            self.shared.metrics.nodes.lost.inc();
             siblings.left(shard);
         }
         self.pass_on(&mut released);

@@ -70,6 +70,7 @@ use crate::{
     config::{Config, Durability, IdmpMode},
     http::{
         Audit, Counters, ExchangeTrouble, HttpLimits, ListRequest,
+        nodes::{NodeFacts, NodeTrouble, Nodes},
         retire::{RetireTrouble, Retiring},
         serve_http_within,
         sites::{Cluster, Progress, SiteTrouble, Wish},
@@ -398,6 +399,9 @@ impl Counters for Node {
         if let Some(why) = self.shared.board.stopped() {
             return Err(why.to_owned());
         }
+        if let Some(trouble) = self.shared.siblings.as_ref().and_then(|siblings| siblings.trouble()) {
+            return Err(trouble);
+        }
         match self.shared.summary().host.shards_unavailable {
             0 => Ok(()),
             shards => Err(format!("{shards} shards cannot store anything at the moment")),
@@ -410,6 +414,14 @@ impl Counters for Node {
 
     async fn retire(&self) -> Result<Retiring, RetireTrouble> {
         self.retire_relay().await
+    }
+
+    fn nodes(&self) -> Option<Nodes> {
+        self.nodes_of_site()
+    }
+
+    async fn drain_node(&self, node: &str, drains: bool) -> Result<NodeFacts, NodeTrouble> {
+        self.ask_node_to_drain(node, drains).await
     }
 
     fn cluster(&self) -> Option<Cluster> {

@@ -6,6 +6,7 @@ pub(crate) mod create;
 pub(crate) mod get;
 pub(crate) mod info;
 pub(crate) mod list;
+pub(crate) mod node;
 pub(crate) mod retire;
 mod server;
 pub(crate) mod site;

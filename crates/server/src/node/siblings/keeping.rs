@@ -243,5 +243,6 @@ fn follow(advice: Advice, shared: &Shared, siblings: &Siblings) {
     });
     let view = View { routes: advice.routes, nodes: nodes.collect(), held: advice.held };
     *lock(&siblings.view) = Arc::new(view);
+    siblings.measure(shared);
     siblings.changed.send_replace(());
 }

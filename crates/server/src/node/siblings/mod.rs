@@ -5,6 +5,7 @@
 //! Commands for shards elsewhere are passed on ([`passing`]) over the link port, and answered there ([`answering`]).
 
 mod answering;
+mod facts;
 mod keeping;
 mod passing;
 mod question;

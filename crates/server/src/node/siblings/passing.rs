@@ -97,6 +97,7 @@ impl Shared {
         in_lane: bool,
     ) {
         let node = Node { shared: Arc::clone(self) };
+        self.metrics.nodes.passed_on.inc_by(commands.len() as u64);
         self.runtime.spawn(async move {
             let passed = node.pass(&siblings, shard, commands).await;
             node.shared.post(worker, Mail::Passed { shard, passed, in_lane });
