@@ -7,6 +7,8 @@
 //! - [`Keeper`] is one node's view of the others. It writes from time to time that its node is there, looks at what all have
 //!   written, and says which shards to take and which to release. Nobody's clock is compared with another's: a node is
 //!   silent when the number that it counts up has not changed for a while on the clock of whoever looks.
+//! - One of them speaks for the site to other sites: whoever has the fence of a seat that is no shard. While a site has
+//!   others to speak to, its shards are together at that node, and the rest stand by.
 //! - [`Trust`] is what a node may rely on that has nothing to commit. Others take its shards when it has been silent; so
 //!   what it has in memory is the newest as long as it has written lately that it is there. Whoever has lapsed commits
 //!   first, even if there is nothing to store, and hears from the fence whether the shard is still its own.
@@ -78,6 +80,8 @@ pub struct Advice {
     pub release: Vec<ShardId>,
     /// This node has these, and by their fences it has not: it is to ask them ([`crate::Host::confirm`]).
     pub doubtful: Vec<ShardId>,
+    /// What is to be done about the seat of the one that speaks for the site.
+    pub seat: SeatAdvice,
     /// Who has each shard, or is about to take it.
     pub routes: BTreeMap<ShardId, NodeId>,
     /// Who is there, this node included.
@@ -86,10 +90,36 @@ pub struct Advice {
     pub held: Vec<Held>,
 }
 
+/// What a node is to do about the seat of the one that speaks for the site.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SeatAdvice {
+    /// Who has it, or is to have it.
+    pub speaker: Option<NodeId>,
+    /// It is for this node, and stands so.
+    pub take: Option<Option<Fenced>>,
+    /// This node has it, and it is for another.
+    pub release: bool,
+    /// This node has it, and by its fence it has not.
+    pub doubtful: bool,
+}
+
+/// What a node has at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Holding {
+    /// These shards are open.
+    pub shards: BTreeSet<ShardId>,
+    /// It speaks for the site.
+    pub seat: bool,
+    /// The shards of the site belong together: it has other sites to speak to.
+    pub together: bool,
+}
+
 /// One node's view of the others.
 pub struct Keeper {
     registry: Arc<dyn Registry>,
     shards: Vec<ShardId>,
+    /// No shard, and fenced like one.
+    seat: ShardId,
     silence_ms: u64,
     /// What this node has written last.
     own: Registered,
@@ -123,12 +153,24 @@ pub enum LookError {
     Removed(#[from] Removed),
 }
 
+impl Holding {
+    fn has(&self, shard: ShardId, seat: ShardId) -> bool {
+        if shard == seat { self.seat } else { self.shards.contains(&shard) }
+    }
+}
+
 impl Keeper {
     /// Of this node. Others are gone when they have been silent for so long. `about` is what others are told of it.
-    pub fn new(registry: Arc<dyn Registry>, shards: Vec<ShardId>, silence_ms: u64, about: Vec<u8>) -> Self {
+    pub fn new(
+        registry: Arc<dyn Registry>,
+        shards: Vec<ShardId>,
+        seat: ShardId,
+        silence_ms: u64,
+        about: Vec<u8>,
+    ) -> Self {
         let own = Registered { node: registry.own(), count: 0, drains: false, about };
         let trust = Trust { epoch: 0, until_ms: 0 };
-        Self { registry, shards, silence_ms, own, trust, heard: BTreeMap::new() }
+        Self { registry, shards, seat, silence_ms, own, trust, heard: BTreeMap::new() }
     }
 
     /// Writes that this node is there, and whether it gives its shards away. `clock` tells this node's time.
@@ -145,11 +187,11 @@ impl Keeper {
         Ok(self.trust)
     }
 
-    /// Looks at what is in the store. `open` tells which shards this node has; it is asked after the store was.
+    /// Looks at what is in the store. `holding` tells what this node has; it is asked after the store was.
     pub fn look(
         &mut self,
         clock: impl Fn() -> u64,
-        open: impl FnOnce() -> BTreeSet<ShardId>,
+        holding: impl FnOnce() -> Holding,
     ) -> Result<Advice, LookError> {
         let began_ms = clock();
         // Fences first: one that was seen before its owner was found silent has changed if the owner is at work again.
@@ -174,15 +216,10 @@ impl Keeper {
         };
         let present = nodes.into_iter().filter(|it| !is_silent(it.node)).map(|it| (it.node, it)).collect();
         // What was taken after the fences were seen is not to be taken a second time.
-        Ok(self.advise(held, present, &open()))
+        Ok(self.advise(held, present, &holding()))
     }
 
-    fn advise(
-        &self,
-        held: Vec<Held>,
-        present: BTreeMap<NodeId, Registered>,
-        open: &BTreeSet<ShardId>,
-    ) -> Advice {
+    fn advise(&self, held: Vec<Held>, present: BTreeMap<NodeId, Registered>, holding: &Holding) -> Advice {
         let own = self.own.node;
         let is_draining = |it: &Registered| if it.node == own { self.own.drains } else { it.drains };
         let mut takers: BTreeSet<NodeId> =
@@ -193,21 +230,33 @@ impl Keeper {
         }
         let fences: BTreeMap<ShardId, &Held> = held.iter().map(|held| (held.shard, held)).collect();
         let owner = |shard: ShardId| match fences.get(&shard).and_then(|held| held.by) {
-            _ if open.contains(&shard) => Some(own),
+            _ if holding.has(shard, self.seat) => Some(own),
             // Taken by an attempt of which this node has not heard, or lost.
             Some(node) if node == own => None,
             other => other.filter(|node| present.contains_key(node)),
         };
         let owners: Vec<Option<NodeId>> = self.shards.iter().map(|shard| owner(*shard)).collect();
+        let sitting = owner(self.seat);
+        // Whoever has it keeps it as long as it takes shards at all.
+        let speaker = sitting.filter(|node| takers.contains(node)).or_else(|| takers.first().copied());
+        let takers = if holding.together { speaker.into_iter().collect() } else { takers };
         let wanted = share_out(&owners, &takers);
-        let mut advice = Advice::default();
+        let fence = |shard: &ShardId| fences.get(shard).map(|held| held.fence);
+        let is_doubtful = |shard: &ShardId| fences.get(shard).and_then(|held| held.by) != Some(own);
+        let seat = SeatAdvice {
+            speaker: sitting.or(speaker),
+            take: (sitting.is_none() && speaker == Some(own)).then(|| fence(&self.seat)),
+            release: sitting == Some(own) && speaker != Some(own),
+            doubtful: sitting == Some(own) && is_doubtful(&self.seat),
+        };
+        let mut advice = Advice { seat, ..Advice::default() };
         for ((shard, owner), wanted) in self.shards.iter().zip(&owners).zip(&wanted) {
             match (owner, *wanted == Some(own)) {
-                (None, true) => advice.take.push((*shard, fences.get(shard).map(|held| held.fence))),
+                (None, true) => advice.take.push((*shard, fence(shard))),
                 (Some(owner), false) if *owner == own => advice.release.push(*shard),
                 _ => {}
             }
-            if *owner == Some(own) && fences.get(shard).and_then(|held| held.by) != Some(own) {
+            if *owner == Some(own) && is_doubtful(shard) {
                 advice.doubtful.push(*shard);
             }
             if let Some(node) = owner.or(*wanted) {

@@ -61,14 +61,19 @@ struct Place {
     keeper: Keeper,
     log: quipu_storage::memory::MemoryLog,
     open: BTreeSet<ShardId>,
+    sits: bool,
+    together: bool,
     drains: bool,
 }
+
+const SEAT: ShardId = ShardId(u16::MAX);
 
 impl Place {
     fn new(memory: &Memory, number: u128) -> Self {
         let registry = Arc::new(memory.registry(NodeId(number)));
-        let keeper = Keeper::new(registry, (0..4).map(ShardId).collect(), 5_000, Vec::new());
-        Self { keeper, log: memory.log_of(NodeId(number)), open: BTreeSet::new(), drains: false }
+        let keeper = Keeper::new(registry, (0..4).map(ShardId).collect(), SEAT, 5_000, Vec::new());
+        let log = memory.log_of(NodeId(number));
+        Self { keeper, log, open: BTreeSet::new(), sits: false, together: false, drains: false }
     }
 
     fn beat(&mut self, now_ms: u64) -> Trust {
@@ -76,7 +81,8 @@ impl Place {
     }
 
     fn look(&mut self, now_ms: u64) -> Advice {
-        self.keeper.look(|| now_ms, || self.open.clone()).unwrap()
+        let holding = Holding { shards: self.open.clone(), seat: self.sits, together: self.together };
+        self.keeper.look(|| now_ms, || holding).unwrap()
     }
 
     /// Does what it is advised to. Returns how many it has taken and released.
@@ -87,6 +93,13 @@ impl Place {
                 self.open.insert(*shard);
                 taken += 1;
             }
+        }
+        if let Some(seen) = advice.seat.take {
+            self.sits = self.log.take_seen(SEAT, seen).unwrap().is_some();
+        }
+        if advice.seat.release {
+            self.log.release(SEAT).unwrap();
+            self.sits = false;
         }
         for shard in &advice.release {
             self.log.release(*shard).unwrap();
@@ -136,7 +149,7 @@ fn what_a_silent_node_has_is_taken_and_one_that_counts_keeps_its_own() {
     // One whose row has gone is gone at once.
     memory.registry(NodeId(9)).remove(NodeId(2)).unwrap();
     assert_eq!(first.turn(7_500), (2, 0));
-    assert!(matches!(second.keeper.look(|| 7_600, BTreeSet::new), Err(LookError::Removed(Removed))));
+    assert!(matches!(second.keeper.look(|| 7_600, Holding::default), Err(LookError::Removed(Removed))));
 }
 
 #[test]
@@ -163,6 +176,30 @@ fn a_node_that_drains_gives_all_away_unless_it_is_the_last() {
     assert_eq!(first.turn(100), (0, 4));
     assert_eq!(second.turn(200), (4, 0));
     assert_eq!(first.turn(300), (0, 0));
+}
+
+#[test]
+fn one_speaks_and_has_all_shards_while_they_are_together() {
+    let memory = Memory::new();
+    let mut places: Vec<Place> = (1..=3).map(|number| Place::new(&memory, number)).collect();
+    let turns = |places: &mut Vec<Place>, now_ms: u64| {
+        for round in 0..4 {
+            places.iter_mut().for_each(|place| _ = place.turn(now_ms + round));
+        }
+    };
+    turns(&mut places, 0);
+    assert_eq!(places.iter().filter(|place| place.sits).count(), 1);
+    assert!(places.iter().all(|place| (1..=2).contains(&place.open.len())));
+    places.iter_mut().for_each(|place| place.together = true);
+    turns(&mut places, 100);
+    let speaker = places.iter().position(|place| place.sits).unwrap();
+    assert_eq!(places[speaker].open.len(), 4);
+    assert!(places.iter_mut().all(|place| place.look(200).seat.speaker == Some(NodeId(speaker as u128 + 1))));
+    // When it is to give its shards away it gives the seat, too.
+    places[speaker].drains = true;
+    turns(&mut places, 300);
+    assert!(!places[speaker].sits && places[speaker].open.is_empty());
+    assert_eq!(places.iter().map(|place| place.open.len()).sum::<usize>(), 4);
 }
 
 #[test]
