@@ -27,6 +27,7 @@ use super::{
     jobs::{Job, Rendered},
     lanes::Lanes,
     mail::{Cleared, Clearing, ListShard, Mail, Return},
+    patience,
     relay::Leaving,
     requests::Submit,
     slab::Slab,
@@ -81,8 +82,10 @@ pub(super) struct Worker {
     acks: Asked,
     /// To be done when nothing is uncommitted.
     after_commit: Vec<Mail>,
-    /// For shards whose commit is under way.
-    deferred: Deferred,
+    /// For shards that cannot take it now.
+    pub(super) deferred: Deferred,
+    /// When somebody last looked who has waited long enough for the store.
+    looked: Instant,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     pub(super) released: Released,
     pub(super) envelopes: Vec<Envelope>,
@@ -135,6 +138,7 @@ impl Worker {
             acks: Asked::default(),
             after_commit: Vec::new(),
             deferred: Deferred::default(),
+            looked: now,
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
@@ -184,6 +188,10 @@ impl Worker {
                 self.notice(event);
             }
             self.take_deferred();
+            if self.now.duration_since(self.looked) >= patience::LOOK_EVERY {
+                self.looked = self.now;
+                self.lose_patience();
+            }
             self.accept_late();
             self.shared.mailbox(self.index).take(&mut mail);
             for letter in mail.drain(..) {
@@ -254,9 +262,9 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, mail: Mail) {
+    pub(super) fn open(&mut self, mail: Mail) {
         if let Some(shard) = mail.shard().filter(|shard| self.host.is_committing(*shard)) {
-            return self.deferred.push(shard, Late::Mail(mail));
+            return self.deferred.push_mail(shard, mail);
         }
         match mail {
             Mail::Client { stream, id } => self.welcome(stream, id),
@@ -519,8 +527,9 @@ impl Worker {
         let ticket = named(ticket, CommandName::of(&command.action));
         if let Some(refusal) = self.shared.forbids(&command.action) {
             self.released.replies.push((ticket, Answer::Refused(refusal)));
-        } else if self.host.is_committing(shard) {
-            self.deferred.push(shard, Late::Command(ticket, OwnedCommand::new(command)));
+        } else if self.deferred.has_commands(shard) || self.host.must_wait(shard, &command) {
+            let (since_ms, command) = (self.moment.elapsed_ms, OwnedCommand::new(command));
+            self.deferred.push(shard, Late { since_ms, ticket, command });
         } else {
             self.host.submit(shard, ticket, command, self.moment);
         }
@@ -576,21 +585,11 @@ impl Worker {
         any
     }
 
-    /// What has waited for the end of a commit is the next batch.
-    fn take_deferred(&mut self) {
-        for (shard, late) in self.deferred.take(|shard| !self.host.is_committing(shard)) {
-            for late in late {
-                match late {
-                    // Its worker is this one, and whether it is allowed was seen before.
-                    Late::Command(ticket, command) if !self.host.is_committing(shard) => {
-                        self.host.submit(shard, ticket, command.get(), self.moment);
-                    }
-                    Late::Command(..) => self.deferred.push(shard, late),
-                    Late::Mail(mail) => self.open(mail),
-                }
-            }
-            self.commit_large();
-        }
+    /// Passes on what may be known.
+    pub(super) fn pass_on_released(&mut self) {
+        let mut released = mem::take(&mut self.released);
+        self.pass_on(&mut released);
+        self.released = released;
     }
 
     pub(super) fn pass_on(&mut self, released: &mut Released) {
