@@ -55,9 +55,23 @@ pub(crate) struct Site {
 impl Site {
     /// An empty folder. `flags` are as on the command line, apart by spaces.
     pub(crate) fn new(flags: &str) -> Self {
+        let storage = std::env::var(TEST_STORAGE).ok().map(|database| keyspace_of_its_own(&database));
+        Self::kept_in(storage, flags)
+    }
+
+    /// A folder, whatever the tests run on otherwise.
+    pub(crate) fn in_folder(flags: &str) -> Self {
+        Self::kept_in(None, flags)
+    }
+
+    /// A keyspace of its own in this database (`cassandra://HOST:PORT`).
+    pub(crate) fn in_database(database: &str, flags: &str) -> Self {
+        Self::kept_in(Some(keyspace_of_its_own(database)), flags)
+    }
+
+    fn kept_in(storage: Option<String>, flags: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let storage = std::env::var(TEST_STORAGE).ok().map(|database| keyspace_of_its_own(&database));
         Self { folder, flags, storage, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
