@@ -27,6 +27,11 @@ const PORT_WITHIN: Duration = Duration::from_secs(10);
 /// `scripts/test-on-cassandra` sets it.
 const TEST_STORAGE: &str = "QUIPU_TEST_STORAGE";
 
+/// Each commit is a conditional write there, on a node that many servers share: so few shards are quicker.
+const FEW_SHARDS: &str = "--shards 4";
+/// A node with too much to do is waited for, rather than told from one that is away.
+const PATIENT: &str = "--storage-deadline 25s";
+
 /// Makes a keyspace that nobody else uses.
 fn keyspace_of_its_own(database: &str) -> String {
     static KEYSPACES: AtomicU32 = AtomicU32::new(0);
@@ -55,8 +60,11 @@ pub(crate) struct Site {
 impl Site {
     /// An empty folder. `flags` are as on the command line, apart by spaces.
     pub(crate) fn new(flags: &str) -> Self {
-        let storage = std::env::var(TEST_STORAGE).ok().map(|database| keyspace_of_its_own(&database));
-        Self::kept_in(storage, flags)
+        // Relays keep what they count in a folder, always.
+        let database = std::env::var(TEST_STORAGE).ok().filter(|_| !flags.contains("--tier 1"));
+        let Some(database) = database else { return Self::kept_in(None, flags) };
+        let few_shards = if flags.contains("--shards") { "" } else { FEW_SHARDS };
+        Self::kept_in(Some(keyspace_of_its_own(&database)), &format!("{flags} {few_shards} {PATIENT}"))
     }
 
     /// A folder, whatever the tests run on otherwise.
@@ -104,6 +112,11 @@ impl Site {
         site.through = vec!["nsenter".to_owned(), format!("--net=/run/netns/{name}")];
         site.host = host.into();
         site
+    }
+
+    /// Is everything kept in a database in place of a folder?
+    pub(crate) fn is_in_database(&self) -> bool {
+        self.storage.is_some()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
