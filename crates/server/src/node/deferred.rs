@@ -22,6 +22,8 @@ pub(super) struct Late {
 pub(super) struct Deferred {
     commands: BTreeMap<ShardId, VecDeque<Late>>,
     mail: BTreeMap<ShardId, Vec<Mail>>,
+    /// Questions about all that a shard holds, and since when they wait.
+    asks: BTreeMap<ShardId, VecDeque<(u64, Mail)>>,
     /// Those of the last batch that had waited before, and since when.
     taken: BTreeMap<ShardId, Vec<(u64, Ticket)>>,
 }
@@ -33,6 +35,10 @@ impl Deferred {
 
     pub(super) fn push_mail(&mut self, shard: ShardId, mail: Mail) {
         self.mail.entry(shard).or_default().push(mail);
+    }
+
+    pub(super) fn push_ask(&mut self, shard: ShardId, since_ms: u64, ask: Mail) {
+        self.asks.entry(shard).or_default().push_back((since_ms, ask));
     }
 
     /// Do commands wait for this shard? Then no other may overtake them.
@@ -53,6 +59,23 @@ impl Deferred {
     /// Mail for shards that are free.
     pub(super) fn take_mail(&mut self, is_free: impl Fn(ShardId) -> bool) -> Vec<Mail> {
         self.mail.extract_if(.., |shard, _| is_free(*shard)).flat_map(|(_, mail)| mail).collect()
+    }
+
+    /// Questions about shards that are free.
+    pub(super) fn take_asks(&mut self, is_free: impl Fn(ShardId) -> bool) -> Vec<Mail> {
+        let free = self.asks.extract_if(.., |shard, _| is_free(*shard));
+        free.flat_map(|(_, asks)| asks).map(|(_, ask)| ask).collect()
+    }
+
+    /// Questions that have come before then.
+    pub(super) fn give_up_asks(&mut self, before_ms: u64) -> Vec<Mail> {
+        let mut given_up = Vec::new();
+        self.asks.retain(|_, asks| {
+            let overdue = asks.partition_point(|(since_ms, _)| *since_ms <= before_ms);
+            given_up.extend(asks.drain(..overdue).map(|(_, ask)| ask));
+            !asks.is_empty()
+        });
+        given_up
     }
 
     /// Commands that have come before then and still wait: they wait no longer.

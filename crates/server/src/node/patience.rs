@@ -16,6 +16,9 @@ impl Worker {
             self.open(mail);
             self.commit_large();
         }
+        for ask in self.deferred.take_asks(|shard| !self.host.is_undecided(shard)) {
+            self.open(ask);
+        }
         self.deferred.forget_taken(|shard| !self.host.is_undecided(shard));
         let is_away = self.host.is_store_away();
         for (shard, late) in self.deferred.take(|shard| !is_away && !self.host.is_undecided(shard)) {
@@ -35,6 +38,9 @@ impl Worker {
         for (shard, Late { ticket, command, .. }) in self.deferred.give_up(before_ms) {
             let refusal = withdrawn(&command.get(), after_ms, self.host.is_undecided(shard));
             self.released.replies.push((ticket, Answer::Refused(refusal)));
+        }
+        for ask in self.deferred.give_up_asks(before_ms) {
+            ask.refuse(format!("the store has not answered for {after_ms} ms. Try again"));
         }
         let early = self.deferred.taken_before(before_ms);
         let overdue = Overdue { after_ms, early: &early };

@@ -362,6 +362,10 @@ impl Worker {
     fn clear(&mut self, request: &ListShard, answer: tokio::sync::oneshot::Sender<Result<Cleared, Refusal>>) {
         self.commit();
         self.collect(true);
+        if self.host.is_undecided(request.shard) {
+            let ask = Mail::Clear { request: request.clone(), answer };
+            return self.deferred.push_ask(request.shard, self.moment.elapsed_ms, ask);
+        }
         let ListShard { shard, prefix, after, limit } = request;
         let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
             Ok(listing) => listing,
@@ -720,6 +724,9 @@ impl Worker {
         match mail {
             Mail::StopRelay { answer } => drop(answer.send(self.tell_leaving())),
             Mail::Release { shard } => self.release_shard(shard),
+            Mail::List { ref request, .. } if self.host.is_undecided(request.shard) => {
+                self.deferred.push_ask(request.shard, self.moment.elapsed_ms, mail);
+            }
             Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
                 let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
                 let _ = answer.send(listing.map_err(not_listed));
