@@ -245,6 +245,10 @@ impl Drop for Site {
         if thread::panicking() {
             self.folder.disable_cleanup(true);
             println!("the folder of the test that failed: {}", self.folder.path().display());
+        } else if let Some(keyspace) = &self.storage {
+            let address = keyspace.parse().expect("it was made");
+            // A test may have left the database away; it has room for one more.
+            let _ = quipu_storage_cassandra::local::drop_keyspace(&address);
         }
     }
 }
