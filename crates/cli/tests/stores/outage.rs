@@ -60,6 +60,8 @@ fn recovers(server: &Running) {
 
 fn check(what: &str, site: &Site, server: Running, report: &Report) {
     println!("{what}: {report:?}");
+    let said = site.said();
+    assert!(said.contains("the store does not answer") && said.contains("the store answers again"), "{said}");
     let Report { with_ids, without, http } = report;
     for told in [with_ids, without, http] {
         let Told { acknowledged, not_stored, in_doubt, slowest } = told;

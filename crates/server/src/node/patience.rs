@@ -34,6 +34,7 @@ impl Worker {
     /// is not known yet.
     pub(super) fn lose_patience(&mut self) {
         let after_ms = self.shared.storage_deadline_ms;
+        self.notice_store(after_ms);
         let Some(before_ms) = self.moment.elapsed_ms.checked_sub(after_ms) else { return };
         for (shard, Late { ticket, command, .. }) in self.deferred.give_up(before_ms) {
             let refusal = withdrawn(&command.get(), after_ms, self.host.is_undecided(shard));
@@ -46,5 +47,20 @@ impl Worker {
         let overdue = Overdue { after_ms, early: &early };
         self.host.lose_patience(overdue, self.moment, &mut self.released);
         self.pass_on_released();
+    }
+
+    /// Says when the store goes away and comes back; one worker speaks for all.
+    fn notice_store(&mut self, after_ms: u64) {
+        let is_away = self.host.is_store_away();
+        if self.index != 0 || is_away == self.was_away {
+            return;
+        }
+        self.was_away = is_away;
+        match is_away {
+            true => {
+                tracing::warn!("the store does not answer; commands wait for it, up to {after_ms} ms each")
+            }
+            false => tracing::info!("the store answers again"),
+        }
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct Worker {
     pub(super) deferred: Deferred,
     /// When somebody last looked who has waited long enough for the store.
     looked: Instant,
+    /// Whether the store was away then.
+    pub(super) was_away: bool,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     pub(super) released: Released,
     pub(super) envelopes: Vec<Envelope>,
@@ -139,6 +141,7 @@ impl Worker {
             after_commit: Vec::new(),
             deferred: Deferred::default(),
             looked: now,
+            was_away: false,
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
