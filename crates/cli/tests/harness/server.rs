@@ -32,13 +32,18 @@ const FEW_SHARDS: &str = "--shards 4";
 /// A node with too much to do is waited for, rather than told from one that is away.
 const PATIENT: &str = "--storage-deadline 25s";
 
-/// Makes a keyspace that nobody else uses.
-fn keyspace_of_its_own(database: &str) -> String {
+/// Makes a keyspace that nobody else uses, for the cluster that a server with these flags belongs to.
+fn keyspace_of_its_own(database: &str, flags: &str) -> String {
     static KEYSPACES: AtomicU32 = AtomicU32::new(0);
     let number = KEYSPACES.fetch_add(1, Ordering::Relaxed);
     let keyspace = format!("{database}/test_{}_{number}", std::process::id());
     let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
-    let made = command.args(["storage", "init", &keyspace, "--replication", "1"]).output();
+    command.args(["storage", "init", &keyspace, "--replication", "1"]);
+    let mut words = flags.split_whitespace().skip_while(|word| *word != "--cluster");
+    if let (Some(flag), Some(cluster)) = (words.next(), words.next()) {
+        command.args([flag, cluster]);
+    }
+    let made = command.output();
     let made = made.expect("the binary starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     keyspace
@@ -64,7 +69,7 @@ impl Site {
         let database = std::env::var(TEST_STORAGE).ok().filter(|_| !flags.contains("--tier 1"));
         let Some(database) = database else { return Self::kept_in(None, flags) };
         let few_shards = if flags.contains("--shards") { "" } else { FEW_SHARDS };
-        Self::kept_in(Some(keyspace_of_its_own(&database)), &format!("{flags} {few_shards} {PATIENT}"))
+        Self::kept_in(Some(keyspace_of_its_own(&database, flags)), &format!("{flags} {few_shards} {PATIENT}"))
     }
 
     /// A folder, whatever the tests run on otherwise.
@@ -74,7 +79,7 @@ impl Site {
 
     /// A keyspace of its own in this database (`cassandra://HOST:PORT`).
     pub(crate) fn in_database(database: &str, flags: &str) -> Self {
-        Self::kept_in(Some(keyspace_of_its_own(database)), flags)
+        Self::kept_in(Some(keyspace_of_its_own(database, flags)), flags)
     }
 
     fn kept_in(storage: Option<String>, flags: &str) -> Self {

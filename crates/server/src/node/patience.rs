@@ -56,11 +56,10 @@ impl Worker {
             return;
         }
         self.was_away = is_away;
-        match is_away {
-            true => {
-                tracing::warn!("the store does not answer; commands wait for it, up to {after_ms} ms each")
-            }
-            false => tracing::info!("the store answers again"),
+        if is_away {
+            tracing::warn!("the store does not answer; commands wait for it, up to {after_ms} ms each");
+        } else {
+            tracing::info!("the store answers again");
         }
     }
 }
