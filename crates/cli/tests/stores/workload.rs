@@ -45,7 +45,7 @@ impl Told {
         self.slowest = self.slowest.max(after);
     }
 
-    fn plus(self, other: Self) -> Self {
+    fn plus(&self, other: &Self) -> Self {
         Self {
             acknowledged: self.acknowledged + other.acknowledged,
             not_stored: self.not_stored + other.not_stored,
@@ -86,7 +86,7 @@ pub(crate) fn count_while(resp: SocketAddr, http: SocketAddr, disturb: impl FnOn
         disturb();
         stop.store(true, Ordering::Relaxed);
         let told = clients.into_iter().map(|client| client.join().expect("no failure"));
-        let with_ids = told.reduce(Told::plus).expect("clients");
+        let with_ids = told.reduce(|all, told| all.plus(&told)).expect("clients");
         let without = without.join().expect("no failure");
         Report { with_ids, without, http: browser.join().expect("no failure") }
     })
