@@ -98,7 +98,7 @@ fn what_is_printed_can_be_read_again() {
     let second = printed(&["--config", path.to_str().expect("a name")], &[]);
     let values = |text: &str| toml::from_str::<toml::Table>(text).expect("TOML");
     assert_eq!(values(&first), values(&second));
-    assert_eq!(values(&first).len(), 22, "all settings but the passwords: {first}");
+    assert_eq!(values(&first).len(), 23, "all settings but the passwords: {first}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod fingerprint;
 mod handoff;
 mod incarnation;
 mod nodes;
+mod patience;
 mod recovery;
 mod relay;
 mod sites;
@@ -26,6 +27,7 @@ use self::recovery::Clock;
 pub use self::{
     discipline::Discipline,
     nodes::Standing,
+    patience::{Overdue, withdrawn},
     sites::{Envelope, Unfinished},
 };
 use crate::{
@@ -149,6 +151,8 @@ struct Running {
     pending: bool,
     /// The epoch of trust in which its fence was last known to be ours.
     confirmed: u64,
+    /// When the last commit began.
+    begun_ms: u64,
     state: State,
 }
 
@@ -369,6 +373,7 @@ impl<L: Log, T: Table> Host<L, T> {
             let Some(running) = self.running(id) else { continue };
             debug_assert!(!running.is_committing());
             running.pending = false;
+            running.begun_ms = now.elapsed_ms;
             let now_ms = running.time_ms(now);
             if !is_trusted {
                 running.shard.store_anyway();

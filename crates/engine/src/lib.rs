@@ -31,7 +31,7 @@ pub use command::{
     Refusal, Reply, SiteView,
 };
 pub use council::Council;
-pub use host::{Envelope, Host, HostStats, OpenError, Released, Unfinished};
+pub use host::{Envelope, Host, HostStats, OpenError, Overdue, Released, Unfinished, withdrawn};
 pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};

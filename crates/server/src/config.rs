@@ -65,6 +65,11 @@ pub const CLIENTS_MAX: usize = 1_000_000;
 /// Linux waits no longer before it asks a silent client.
 pub const TCP_KEEPALIVE_SECONDS_MAX: u64 = 32_767;
 
+/// Shorter than this, and whoever waits hardly waits.
+pub const STORAGE_DEADLINE_MIN: Duration = Duration::from_millis(100);
+/// Longer than this no client waits.
+pub const STORAGE_DEADLINE_MAX: Duration = Duration::from_secs(600);
+
 /// Another site, and where it can be dialled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerAddress {
@@ -91,6 +96,8 @@ pub struct Config {
     pub data: PathBuf,
     /// The database that holds everything instead.
     pub database: Option<Database>,
+    /// For how long a command waits for a store that does not answer.
+    pub storage_deadline: Duration,
     /// Where Redis clients connect; `None`: nowhere.
     pub resp: Option<SocketAddr>,
     /// Where HTTP clients connect; `None`: nowhere.
@@ -152,6 +159,9 @@ impl Config {
         let mut config = Self {
             data: settings.required(&settings::DATA, folder)?,
             database: database(settings)?,
+            storage_deadline: settings.required(&settings::STORAGE_DEADLINE, |text| {
+                within(parse_duration(text)?, STORAGE_DEADLINE_MIN, STORAGE_DEADLINE_MAX, format_duration)
+            })?,
             resp: settings.required(&settings::RESP, address)?,
             http: settings.required(&settings::HTTP, address)?,
             site: settings.optional(&settings::SITE, site)?,

@@ -15,6 +15,7 @@ use uuid::Uuid;
 #[cfg(feature = "testing")]
 use crate::{Fault, error::unanswered};
 use crate::{
+    away,
     bell::Bell,
     body::{self, Body, INLINE_BYTES_MAX},
     error::while_doing,
@@ -198,7 +199,13 @@ async fn send(link: &Arc<Link>, entry: &Arc<Entry>, body: Option<Body>) -> Resul
     }
 }
 
-async fn write(link: &Link, entry: &Entry, body: Option<Body>) -> Result<Verdict, StorageError> {
+async fn write(link: &Arc<Link>, entry: &Entry, body: Option<Body>) -> Result<Verdict, StorageError> {
+    let written = write_once(link, entry, body).await;
+    away::note(link, &written);
+    written
+}
+
+async fn write_once(link: &Link, entry: &Entry, body: Option<Body>) -> Result<Verdict, StorageError> {
     let Entry { shard, owner, position, record } = entry;
     let doing = format!("committing record {} of shard {}", position.0, shard.0);
     let (shard, next, position) = (shard_number(*shard), stored(position.next().0), stored(position.0));

@@ -26,6 +26,7 @@
 //! ```
 
 mod address;
+mod away;
 mod backoff;
 mod bell;
 mod body;

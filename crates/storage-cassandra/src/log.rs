@@ -85,6 +85,12 @@ impl CassandraLog {
         Arc::clone(&self.inner.link)
     }
 
+    /// The same, unless it would only be waited for: then the caller, who has others to look after, tries again later.
+    fn link_that_answers(&self) -> Result<Arc<Link>, StorageError> {
+        self.inner.link.away.check()?;
+        Ok(self.link())
+    }
+
     fn fence(&self, shard: ShardId) -> Result<Fence, StorageError> {
         match self.fences.get(&shard) {
             Some(fence) if fence.is_lost => Err(StorageError::Fenced(shard)),
@@ -198,7 +204,7 @@ impl Log for CassandraLog {
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
         let Fence { owner, last, .. } = self.fence(shard)?;
-        let link = self.link();
+        let link = self.link_that_answers()?;
         let read = self.inner.bridge.run(async move {
             let records = link.patiently(|| records::read(&link, shard, after, last)).await?;
             // After the records: they are those of the owner's log only if the owner is still the same.
@@ -293,7 +299,7 @@ impl Log for CassandraLog {
             }
             moves.push((*mark, owner, parts_to > Position(0)));
         }
-        let link = self.link();
+        let link = self.link_that_answers()?;
         let moved = self.inner.bridge.run(async move {
             let moves = moves.into_iter().map(|(mark, owner, has_parts)| {
                 let link = &link;
@@ -314,7 +320,7 @@ impl Log for CassandraLog {
 
     fn confirm(&mut self, shard: ShardId) -> Result<Taken, StorageError> {
         let Fence { owner, .. } = self.fence(shard)?;
-        let link = self.link();
+        let link = self.link_that_answers()?;
         let standing =
             self.inner.bridge.run(async move { link.patiently(|| fence::standing(&link, shard)).await })?;
         let Some(standing) = standing.filter(|standing| standing.owner == owner) else {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use crate::Faults;
 use crate::{
     Access, Address, CassandraLog, CassandraRegistry, CassandraTable, Schema, SetupError, Warning,
+    away::{self, Away},
     bridge::Bridge,
     connect::{self, commitlog_sync, datacenters, replication, stay_in},
     error::unanswered,
@@ -82,6 +83,7 @@ pub(crate) struct Link {
     pub(crate) timing: Timing,
     pub(crate) buckets: u16,
     pub(crate) floors: Floors,
+    pub(crate) away: Away,
     cluster: String,
     instance: Uuid,
     #[cfg(feature = "testing")]
@@ -195,6 +197,7 @@ async fn open(
         timing: options.timing,
         buckets: meta.buckets,
         floors: Floors::default(),
+        away: Away::default(),
         cluster: meta.cluster,
         instance: meta.instance,
         #[cfg(feature = "testing")]
@@ -204,16 +207,20 @@ async fn open(
 }
 
 impl Link {
-    /// Asks until there is an answer or patience ends, for what may be asked twice.
-    pub(crate) async fn patiently<T, F>(&self, ask: impl Fn() -> F) -> Result<T, StorageError>
+    /// Asks until there is an answer, patience ends or the store is known to be away, for what may be asked twice.
+    pub(crate) async fn patiently<T, F>(self: &Arc<Self>, ask: impl Fn() -> F) -> Result<T, StorageError>
     where
         F: Future<Output = Result<T, StorageError>>,
     {
         let until = tokio::time::Instant::now() + self.timing.patience;
         let mut backoff = self.backoff();
         loop {
-            match ask().await {
-                Err(StorageError::Unanswered { .. }) if tokio::time::Instant::now() < until => {
+            let answer = ask().await;
+            away::note(self, &answer);
+            match answer {
+                Err(StorageError::Unanswered { .. })
+                    if tokio::time::Instant::now() < until && !self.away.is_away() =>
+                {
                     backoff.wait().await;
                 }
                 answer => return answer,

@@ -14,6 +14,7 @@ use scylla::statement::batch::{Batch, BatchType};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
+    away,
     error::while_doing,
     fence::shard_number,
     floors,
@@ -77,7 +78,14 @@ impl CassandraTable {
         T: Send + 'static,
         F: Future<Output = Result<T, StorageError>> + Send + 'static,
     {
-        self.inner.bridge.run(task(Arc::clone(&self.inner.link)))
+        let link = Arc::clone(&self.inner.link);
+        link.away.check()?;
+        let task = task(Arc::clone(&link));
+        self.inner.bridge.run(async move {
+            let result = task.await;
+            away::note(&link, &result);
+            result
+        })
     }
 }
 
@@ -116,6 +124,10 @@ impl Table for CassandraTable {
 
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError> {
         self.run(|link| async move { drop_slices(&link, shard, floor).await })
+    }
+
+    fn is_away(&self) -> bool {
+        self.inner.link.away.is_away()
     }
 }
 

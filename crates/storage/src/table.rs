@@ -77,6 +77,11 @@ pub trait Table: Send + Sync {
 
     /// Drops all slices of the shard below `floor`, except [`Slice::KEPT`], for good. The floor never moves back.
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError>;
+
+    /// Is the store far away, and does it not answer at the moment? Then calls fail at once, until it does again.
+    fn is_away(&self) -> bool {
+        false
+    }
 }
 
 /// Refuses what no backend stores: keys longer than [`KEY_BYTES_MAX`] and rows larger than [`ROW_BYTES_MAX`].
@@ -108,5 +113,9 @@ impl<T: Table + ?Sized> Table for std::sync::Arc<T> {
 
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError> {
         (**self).drop_slices(shard, floor)
+    }
+
+    fn is_away(&self) -> bool {
+        (**self).is_away()
     }
 }

@@ -31,6 +31,11 @@ pub(crate) struct Cluster {
 impl Cluster {
     /// Sites 1 to `size`; none runs yet. `flags` are for all of them.
     pub(crate) fn new(size: u16, flags: &str) -> Self {
+        Self::on(size, flags, |_, flags| Site::new(flags))
+    }
+
+    /// The same, where each site has its place: given its number and its flags.
+    pub(crate) fn on(size: u16, flags: &str, site: impl Fn(u16, &str) -> Site) -> Self {
         let mut lines = BTreeMap::new();
         let mut sites = BTreeMap::new();
         for number in 1..=size {
@@ -44,7 +49,7 @@ impl Cluster {
                 .collect();
             let flags =
                 format!("--site {number} --link 127.0.0.1:0 --peers {} --workers 2 {flags}", peers.join(","));
-            sites.insert(number, Site::new(&flags));
+            sites.insert(number, site(number, &flags));
         }
         Self { sites, running: BTreeMap::new(), lines }
     }

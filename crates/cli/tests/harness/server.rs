@@ -27,13 +27,23 @@ const PORT_WITHIN: Duration = Duration::from_secs(10);
 /// `scripts/test-on-cassandra` sets it.
 const TEST_STORAGE: &str = "QUIPU_TEST_STORAGE";
 
-/// Makes a keyspace that nobody else uses.
-fn keyspace_of_its_own(database: &str) -> String {
+/// Each commit is a conditional write there, on a node that many servers share: so few shards are quicker.
+const FEW_SHARDS: &str = "--shards 4";
+/// A node with too much to do is waited for, rather than told from one that is away.
+const PATIENT: &str = "--storage-deadline 25s";
+
+/// Makes a keyspace that nobody else uses, for the cluster that a server with these flags belongs to.
+fn keyspace_of_its_own(database: &str, flags: &str) -> String {
     static KEYSPACES: AtomicU32 = AtomicU32::new(0);
     let number = KEYSPACES.fetch_add(1, Ordering::Relaxed);
     let keyspace = format!("{database}/test_{}_{number}", std::process::id());
     let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
-    let made = command.args(["storage", "init", &keyspace, "--replication", "1"]).output();
+    command.args(["storage", "init", &keyspace, "--replication", "1"]);
+    let mut words = flags.split_whitespace().skip_while(|word| *word != "--cluster");
+    if let (Some(flag), Some(cluster)) = (words.next(), words.next()) {
+        command.args([flag, cluster]);
+    }
+    let made = command.output();
     let made = made.expect("the binary starts");
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
     keyspace
@@ -55,9 +65,26 @@ pub(crate) struct Site {
 impl Site {
     /// An empty folder. `flags` are as on the command line, apart by spaces.
     pub(crate) fn new(flags: &str) -> Self {
+        // Relays keep what they count in a folder, always.
+        let database = std::env::var(TEST_STORAGE).ok().filter(|_| !flags.contains("--tier 1"));
+        let Some(database) = database else { return Self::kept_in(None, flags) };
+        let few_shards = if flags.contains("--shards") { "" } else { FEW_SHARDS };
+        Self::kept_in(Some(keyspace_of_its_own(&database, flags)), &format!("{flags} {few_shards} {PATIENT}"))
+    }
+
+    /// A folder, whatever the tests run on otherwise.
+    pub(crate) fn in_folder(flags: &str) -> Self {
+        Self::kept_in(None, flags)
+    }
+
+    /// A keyspace of its own in this database (`cassandra://HOST:PORT`).
+    pub(crate) fn in_database(database: &str, flags: &str) -> Self {
+        Self::kept_in(Some(keyspace_of_its_own(database, flags)), flags)
+    }
+
+    fn kept_in(storage: Option<String>, flags: &str) -> Self {
         let folder = TempDir::new().expect("a folder");
         let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let storage = std::env::var(TEST_STORAGE).ok().map(|database| keyspace_of_its_own(&database));
         Self { folder, flags, storage, through: Vec::new(), host: Ipv4Addr::LOCALHOST.into() }
     }
 
@@ -90,6 +117,11 @@ impl Site {
         site.through = vec!["nsenter".to_owned(), format!("--net=/run/netns/{name}")];
         site.host = host.into();
         site
+    }
+
+    /// Is everything kept in a database in place of a folder?
+    pub(crate) fn is_in_database(&self) -> bool {
+        self.storage.is_some()
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -218,6 +250,10 @@ impl Drop for Site {
         if thread::panicking() {
             self.folder.disable_cleanup(true);
             println!("the folder of the test that failed: {}", self.folder.path().display());
+        } else if let Some(keyspace) = &self.storage {
+            let address = keyspace.parse().expect("it was made");
+            // A test may have left the database away; it has room for one more.
+            let _ = quipu_storage_cassandra::local::drop_keyspace(&address);
         }
     }
 }

@@ -49,7 +49,7 @@ fn a_folder_is_for_a_relay_or_for_a_site() {
     let as_site = site.with_other_flags(&format!("--shards {SHARDS}"));
     fails_to_start(&as_site, "it is the folder of a relay");
     let address = parent.line.address;
-    let plain = Site::new("");
+    let plain = Site::in_folder("");
     plain.start().stop();
     let as_relay = plain.with_other_flags(&format!("--tier 1 --parents {address}"));
     fails_to_start(&as_relay, "it is the folder of site 1");

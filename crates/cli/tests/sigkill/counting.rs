@@ -135,7 +135,9 @@ fn run(scenario: &Scenario, kills: u64) {
         (0..scenario.keys.count()).map(|key| sum_of(&callers, |caller| caller.sums[key]).issued).sum::<i64>();
     println!("{}: {kills} kills; {all} counted, each once", scenario.name);
     assert!(all > 0);
-    check_log_is_short(&site, &server);
+    if !site.is_in_database() {
+        check_log_is_short(&site, &server);
+    }
     server.stop();
 }
 

@@ -78,6 +78,7 @@ impl<L: Log, T: Table> Host<L, T> {
             floor: Slice(0),
             pending: false,
             confirmed: self.standing.epoch,
+            begun_ms: 0,
             state: State::Live,
         }));
         Ok(())

@@ -637,6 +637,12 @@ impl Shard {
         let fresh = unsaved.iter().filter(|index| self.counters.get(**index).flags().fresh);
         self.fresh_saving = fresh.copied().collect();
         writes.extend(unsaved.iter().map(|index| self.capture_counter(*index)));
+        // Nor does it list what is deleted from now on, even if that is made again before it is written.
+        for index in &unsaved {
+            if self.counters.get(*index).counter.is_none() {
+                self.counters.flag(*index, |flags| flags.in_table = false);
+            }
+        }
         self.saving = Some(unsaved);
         for index in &self.fresh_saving {
             self.counters.flag(*index, |flags| flags.fresh = false);

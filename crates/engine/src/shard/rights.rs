@@ -158,6 +158,12 @@ impl Shard {
         self.waiting.commands.push(waiter);
     }
 
+    /// Takes back commands whose time was up before then: they will not be done any more.
+    pub(crate) fn take_back(&mut self, before_ms: u64) -> Vec<(Ticket, OwnedCommand)> {
+        let due = self.waiting.commands.extract_if(.., |waiter| waiter.deadline_ms < before_ms);
+        due.map(|waiter| (waiter.ticket, waiter.command)).collect()
+    }
+
     /// Is a command to be looked at again now, because its time is up?
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         self.waiting.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)

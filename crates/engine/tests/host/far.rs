@@ -1,6 +1,11 @@
 //! A store far away: commits are under way for a while.
 
-use quipu_engine::{Action, Add, Command, Host, Moment, Refusal, Released, Reply, Settings, Shards, Ticket};
+use std::collections::BTreeSet;
+
+use quipu_engine::{
+    Action, Add, Command, Host, Moment, Overdue, Refusal, Released, Reply, Settings, Shards, Ticket,
+    withdrawn,
+};
 use quipu_storage::{
     Flush, ShardId, Store,
     memory::{Fault, Memory, MemoryLog, MemoryTable},
@@ -141,4 +146,69 @@ fn what_is_under_way_is_not_checkpointed() {
         world.host.maintain(Moment { elapsed_ms: 20_000_000, ..NOW }, &mut released);
     }
     assert_eq!(world.host.stats().checkpoints, 1);
+}
+
+/// Answers those who have waited for so long, at a time.
+fn lose_patience(
+    world: &mut World,
+    after_ms: u64,
+    early: &BTreeSet<Ticket>,
+    now_ms: u64,
+) -> Vec<(Ticket, Reply)> {
+    let mut released = Released::default();
+    let now = Moment { elapsed_ms: now_ms, ..NOW };
+    world.host.lose_patience(Overdue { after_ms, early }, now, &mut released);
+    released.replies
+}
+
+#[test]
+fn whoever_waits_too_long_is_told_that_nothing_is_known_and_the_commit_goes_on() {
+    let (nobody, mut world) = (BTreeSet::new(), World::new());
+    world.silence.set(true);
+    let first = world.add(ONE, 5);
+    let second = world.add(ONE, 7);
+    let read = world.send(ONE, Action::Get);
+    world.commit();
+    assert!(lose_patience(&mut world, 1_000, &nobody, 999).is_empty());
+    // One of them came long before its commit began.
+    let told = lose_patience(&mut world, 1_000, &BTreeSet::from([first]), 999);
+    assert!(matches!(told[..], [(it, Reply::Refused(Refusal::InDoubt(_)))] if it == first), "{told:?}");
+    let told = lose_patience(&mut world, 1_000, &nobody, 1_000);
+    let [(one, Reply::Refused(Refusal::InDoubt(_))), (other, Reply::Refused(Refusal::NotStored(_)))] =
+        told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((one, other), (second, read));
+    assert!(lose_patience(&mut world, 1_000, &nobody, 2_000).is_empty(), "each is told once");
+    world.silence.set(false);
+    assert!(world.collect(false).is_empty(), "nobody waits any more");
+    assert_eq!(world.value(ONE), Some(12), "it was counted all the same");
+}
+
+#[test]
+fn an_unknown_outcome_is_waited_for_no_longer_either() {
+    let (nobody, mut world) = (BTreeSet::new(), World::new());
+    world.memory.inject(shard_of(ONE), Fault::UnknownStored);
+    world.add(ONE, 5);
+    world.commit();
+    assert!(world.collect(true).is_empty() && world.host.is_undecided(shard_of(ONE)));
+    let add = Command { key: ONE.as_bytes(), action: Action::Add { add: Add::of(1), operation: None } };
+    assert!(world.host.must_wait(shard_of(ONE), &add));
+    assert!(!world.host.must_wait(shard_of(OTHER), &add));
+    let told = lose_patience(&mut world, 1_000, &nobody, 1_000);
+    assert!(matches!(told[..], [(_, Reply::Refused(Refusal::InDoubt(_)))]), "{told:?}");
+    let mut released = Released::default();
+    world.host.maintain(NOW, &mut released);
+    assert!(released.replies.is_empty() && !world.host.must_wait(shard_of(ONE), &add));
+    assert_eq!(world.value(ONE), Some(5));
+}
+
+#[test]
+fn nothing_is_said_of_an_id_that_may_be_under_way() {
+    let operation = Some(quipu_engine::OperationId { producer: b"p", id: b"1" });
+    let command = |operation| Command { key: b"k", action: Action::Add { add: Add::of(1), operation } };
+    assert!(matches!(withdrawn(&command(None), 5, true), Refusal::NotStored(_)));
+    assert!(matches!(withdrawn(&command(operation), 5, true), Refusal::InDoubt(_)));
+    assert!(matches!(withdrawn(&command(operation), 5, false), Refusal::NotStored(_)));
 }

@@ -10,6 +10,7 @@ mod operations;
 mod oracle;
 mod recovery;
 mod rules;
+mod saving;
 mod stored;
 mod table;
 mod world;

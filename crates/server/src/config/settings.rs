@@ -43,6 +43,7 @@ settings! {
     STORAGE_USER "storage-user" None;
     STORAGE_PASSWORD "storage-password" None;
     STORAGE_TLS "storage-tls" None;
+    STORAGE_DEADLINE "storage-deadline" Some("5s");
     RESP "resp" Some("127.0.0.1:7379");
     HTTP "http" Some("127.0.0.1:7380");
     SITE "site" None;

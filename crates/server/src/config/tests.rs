@@ -22,6 +22,7 @@ fn the_defaults_are_good() {
     assert_eq!(config.data, PathBuf::from("./quipu-data"));
     assert_eq!(config.resp, "127.0.0.1:7379".parse().ok());
     assert_eq!(config.http, "127.0.0.1:7380".parse().ok());
+    assert_eq!(config.storage_deadline, Duration::from_secs(5));
     assert_eq!((config.site, config.cluster, config.peers), (None, None, vec![]));
     assert_eq!((config.link, config.link_given), ("127.0.0.1:7381".parse().ok(), false));
     assert_eq!(config.durability, Durability::Always);
@@ -118,6 +119,8 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         (&settings::SHARDS, "65536", "no whole number from 1 to 16384"),
         (&settings::IDMP_WINDOW, "999ms", "less than 1s"),
         (&settings::IDMP_WINDOW, "8d", "more than 7d"),
+        (&settings::STORAGE_DEADLINE, "99ms", "less than 100ms"),
+        (&settings::STORAGE_DEADLINE, "1h", "more than 10min"),
         (&settings::EDGE_TTL, "0s", "less than 1s"),
         (&settings::IDMP_MODE, "guess", "exact, filter"),
         (&settings::IDMP_FPP, "0", "not within"),

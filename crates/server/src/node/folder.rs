@@ -25,6 +25,7 @@ pub(super) fn settings(config: &Config, clients_max: usize) -> Vec<Setting> {
         setting("memory", format_bytes(config.memory_bytes)),
         setting("workers", config.workers.to_string()),
         setting("idmp-window", format_duration(config.idmp_window)),
+        setting("storage-deadline", format_duration(config.storage_deadline)),
         setting("edge-ttl", format_duration(config.edge_ttl)),
         setting(
             "idmp-mode",

@@ -107,6 +107,18 @@ impl Mail {
     }
 }
 
+impl Mail {
+    /// Refuses a question about what a shard holds.
+    pub(super) fn refuse(self, why: String) {
+        // Whoever has asked may have gone.
+        match self {
+            Self::List { answer, .. } => drop(answer.send(Err(Refusal::NotStored(why)))),
+            Self::Clear { answer, .. } => drop(answer.send(Err(Refusal::NotStored(why)))),
+            _ => {}
+        }
+    }
+}
+
 /// Which counters of a shard.
 #[derive(Debug, Clone)]
 pub(super) struct ListShard {

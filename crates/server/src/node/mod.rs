@@ -17,6 +17,7 @@ mod leaving;
 mod links;
 mod mail;
 mod overview;
+mod patience;
 mod peers;
 mod relay;
 mod requests;
@@ -143,6 +144,21 @@ pub enum ServeError {
     },
 }
 
+impl ServeError {
+    /// May it go well later, without anybody doing anything about it here: because a database does not answer?
+    pub fn may_pass(&self) -> bool {
+        let is_silence = |why: &StorageError| matches!(why, StorageError::Unanswered { .. });
+        match self {
+            Self::Database(SetupError::Unreachable { .. }) => true,
+            Self::Database(SetupError::Storage(why))
+            | Self::Storage { why, .. }
+            | Self::Shard { why: OpenError::Storage(why), .. }
+            | Self::Folder { why: FolderError::Storage(why), .. } => is_silence(why),
+            _ => false,
+        }
+    }
+}
+
 fn system(doing: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |why| ServeError::System { doing, why }
 }
@@ -154,6 +170,8 @@ pub(crate) struct Shared {
     started: Instant,
     /// With `interval`: how often the log is flushed.
     flush_every: Option<Duration>,
+    /// For how long anybody waits for the store.
+    storage_deadline_ms: u64,
     users: Users,
     settings: Vec<Setting>,
     clients: Mutex<BTreeMap<u64, Client>>,
@@ -516,6 +534,7 @@ impl Server {
                 Durability::Always => None,
                 Durability::Interval(every) => Some(every),
             },
+            storage_deadline_ms: millis(config.storage_deadline),
             users: config.users.clone(),
             settings: folder::settings(config, places.resp),
             clients: Mutex::default(),

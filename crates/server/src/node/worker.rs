@@ -27,6 +27,7 @@ use super::{
     jobs::{Job, Rendered},
     lanes::Lanes,
     mail::{Cleared, Clearing, ListShard, Mail, Return},
+    patience,
     relay::Leaving,
     requests::Submit,
     slab::Slab,
@@ -81,8 +82,12 @@ pub(super) struct Worker {
     acks: Asked,
     /// To be done when nothing is uncommitted.
     after_commit: Vec<Mail>,
-    /// For shards whose commit is under way.
-    deferred: Deferred,
+    /// For shards that cannot take it now.
+    pub(super) deferred: Deferred,
+    /// When somebody last looked who has waited long enough for the store.
+    looked: Instant,
+    /// Whether the store was away then.
+    pub(super) was_away: bool,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
     pub(super) released: Released,
     pub(super) envelopes: Vec<Envelope>,
@@ -135,6 +140,8 @@ impl Worker {
             acks: Asked::default(),
             after_commit: Vec::new(),
             deferred: Deferred::default(),
+            looked: now,
+            was_away: false,
             watches: BTreeMap::new(),
             released: Released::default(),
             envelopes: Vec::new(),
@@ -184,6 +191,10 @@ impl Worker {
                 self.notice(event);
             }
             self.take_deferred();
+            if self.now.duration_since(self.looked) >= patience::LOOK_EVERY {
+                self.looked = self.now;
+                self.lose_patience();
+            }
             self.accept_late();
             self.shared.mailbox(self.index).take(&mut mail);
             for letter in mail.drain(..) {
@@ -254,9 +265,9 @@ impl Worker {
         }
     }
 
-    fn open(&mut self, mail: Mail) {
+    pub(super) fn open(&mut self, mail: Mail) {
         if let Some(shard) = mail.shard().filter(|shard| self.host.is_committing(*shard)) {
-            return self.deferred.push(shard, Late::Mail(mail));
+            return self.deferred.push_mail(shard, mail);
         }
         match mail {
             Mail::Client { stream, id } => self.welcome(stream, id),
@@ -354,6 +365,10 @@ impl Worker {
     fn clear(&mut self, request: &ListShard, answer: tokio::sync::oneshot::Sender<Result<Cleared, Refusal>>) {
         self.commit();
         self.collect(true);
+        if self.host.is_undecided(request.shard) {
+            let ask = Mail::Clear { request: request.clone(), answer };
+            return self.deferred.push_ask(request.shard, self.moment.elapsed_ms, ask);
+        }
         let ListShard { shard, prefix, after, limit } = request;
         let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
             Ok(listing) => listing,
@@ -519,8 +534,9 @@ impl Worker {
         let ticket = named(ticket, CommandName::of(&command.action));
         if let Some(refusal) = self.shared.forbids(&command.action) {
             self.released.replies.push((ticket, Answer::Refused(refusal)));
-        } else if self.host.is_committing(shard) {
-            self.deferred.push(shard, Late::Command(ticket, OwnedCommand::new(command)));
+        } else if self.deferred.has_commands(shard) || self.host.must_wait(shard, &command) {
+            let (since_ms, command) = (self.moment.elapsed_ms, OwnedCommand::new(command));
+            self.deferred.push(shard, Late { since_ms, ticket, command });
         } else {
             self.host.submit(shard, ticket, command, self.moment);
         }
@@ -576,21 +592,11 @@ impl Worker {
         any
     }
 
-    /// What has waited for the end of a commit is the next batch.
-    fn take_deferred(&mut self) {
-        for (shard, late) in self.deferred.take(|shard| !self.host.is_committing(shard)) {
-            for late in late {
-                match late {
-                    // Its worker is this one, and whether it is allowed was seen before.
-                    Late::Command(ticket, command) if !self.host.is_committing(shard) => {
-                        self.host.submit(shard, ticket, command.get(), self.moment);
-                    }
-                    Late::Command(..) => self.deferred.push(shard, late),
-                    Late::Mail(mail) => self.open(mail),
-                }
-            }
-            self.commit_large();
-        }
+    /// Passes on what may be known.
+    pub(super) fn pass_on_released(&mut self) {
+        let mut released = mem::take(&mut self.released);
+        self.pass_on(&mut released);
+        self.released = released;
     }
 
     pub(super) fn pass_on(&mut self, released: &mut Released) {
@@ -721,6 +727,9 @@ impl Worker {
         match mail {
             Mail::StopRelay { answer } => drop(answer.send(self.tell_leaving())),
             Mail::Release { shard } => self.release_shard(shard),
+            Mail::List { ref request, .. } if self.host.is_undecided(request.shard) => {
+                self.deferred.push_ask(request.shard, self.moment.elapsed_ms, mail);
+            }
             Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
                 let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
                 let _ = answer.send(listing.map_err(not_listed));

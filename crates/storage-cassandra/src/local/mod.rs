@@ -7,5 +7,5 @@ mod nodes;
 mod process;
 mod program;
 
-pub use nodes::{Nodes, Setup};
+pub use nodes::{Nodes, Setup, drop_keyspace};
 pub use program::Program;

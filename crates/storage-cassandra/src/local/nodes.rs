@@ -105,6 +105,7 @@ impl Nodes {
              authenticator: {authenticator}\n\
              commitlog_sync: batch\n\
              paxos_variant: v2\n\
+             auto_snapshot: false\n\
              data_file_directories: [\"{folder}/data\"]\n\
              commitlog_directory: \"{folder}/commitlog\"\n\
              hints_directory: \"{folder}/hints\"\n\
@@ -213,6 +214,18 @@ impl Nodes {
         insert.set_consistency(Consistency::All);
         session.query_unpaged(insert, ()).await.map(drop)
     }
+}
+
+/// Drops a keyspace, of a database that lets everybody in. Each has tables of its own, and a small node has room for few.
+pub fn drop_keyspace(address: &Address) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| format!("a runtime to ask Cassandra: {error}"))?;
+    runtime.block_on(async {
+        let session = SessionBuilder::new().known_nodes(address.hosts()).build().await;
+        let session = session.map_err(|error| error.to_string())?;
+        let statement = format!("DROP KEYSPACE IF EXISTS {}", address.keyspace());
+        session.query_unpaged(statement, ()).await.map(drop).map_err(|error| error.to_string())
+    })
 }
 
 /// Addresses of the loopback network that hardly anybody else uses at this time. The ports are the usual ones: drivers

@@ -40,6 +40,9 @@ struct Flags {
     /// Encrypt what goes to the database, and trust those whom the authorities in this file (PEM) vouch for
     #[arg(long, env = "QUIPU_STORAGE_TLS", value_name = "FILE")]
     storage_tls: Option<String>,
+    /// How long a command waits when the database does not answer, before it is told so [default: 5s]
+    #[arg(long, env = "QUIPU_STORAGE_DEADLINE", value_name = "TIME")]
+    storage_deadline: Option<String>,
     /// Where Redis clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7379]
     #[arg(long, env = "QUIPU_RESP", value_name = "ADDR")]
     resp: Option<String>,

@@ -7,11 +7,16 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
+use std::time::Duration;
 
 mod file;
 mod flags;
 mod log;
 mod print;
+
+/// How long a node waits that could not start because its database does not answer; twice as long each time.
+const START_AGAIN_AFTER_MIN: Duration = Duration::from_secs(1);
+const START_AGAIN_AFTER_MAX: Duration = Duration::from_secs(8);
 
 /// What was said on the command line and in the environment.
 pub(crate) struct Args {
@@ -41,7 +46,7 @@ fn serve(config: &Config) -> Result<(), Failure> {
     // Before anything is opened: whoever stops it then still gets an orderly end.
     ctrlc::set_handler(move || _ = stop.send(()))
         .map_err(|error| Failure::failed(format!("cannot wait for signals: {error}")))?;
-    let server = Server::start(config).map_err(Failure::failed)?;
+    let Some(server) = start(config, &stopped)? else { return Ok(()) };
     // Nobody may read it, or the reader may have gone: it serves all the same.
     let _ = writeln!(std::io::stdout(), "{}", ready(&server));
     tracing::info!("{}", ready(&server));
@@ -51,6 +56,24 @@ fn serve(config: &Config) -> Result<(), Failure> {
     server.stop().map_err(Failure::failed)?;
     tracing::info!("stopped; everything acknowledged is stored");
     Ok(())
+}
+
+/// Starts a node, as soon as its database answers. `None`: it was told to stop before that.
+fn start(config: &Config, stopped: &mpsc::Receiver<()>) -> Result<Option<Server>, Failure> {
+    let mut wait = START_AGAIN_AFTER_MIN;
+    loop {
+        let error = match Server::start(config) {
+            Ok(server) => return Ok(Some(server)),
+            Err(error) if error.may_pass() => error,
+            Err(error) => return Err(Failure::failed(error)),
+        };
+        tracing::warn!("{error}. Nothing is served yet; trying again in {} s", wait.as_secs());
+        if stopped.recv_timeout(wait).is_ok() {
+            tracing::info!("stopped before anything was served");
+            return Ok(None);
+        }
+        wait = (wait * 2).min(START_AGAIN_AFTER_MAX);
+    }
 }
 
 /// One line for people and scripts that wait for it.

@@ -84,6 +84,7 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
         settings::IDMP_WINDOW => text(&format_duration(config.idmp_window)),
         settings::IDMP_MODE => text(&config.idmp_mode),
         settings::IDMP_FPP => Value::Float(config.idmp_fpp),
+        settings::STORAGE_DEADLINE => text(&format_duration(config.storage_deadline)),
         settings::EDGE_TTL => text(&format_duration(config.edge_ttl)),
         settings::MAX_CLIENTS => number(config.max_clients),
         settings::TCP_KEEPALIVE => Value::Integer(
