@@ -90,10 +90,7 @@ impl Site {
 
     /// A keyspace of a database, for one of the nodes that share it.
     pub(crate) fn on(keyspace: &str, flags: &str) -> Self {
-        let folder = TempDir::new().expect("a folder");
-        let flags = flags.split_whitespace().map(str::to_owned).collect();
-        let host = Ipv4Addr::LOCALHOST.into();
-        Self { folder, flags, storage: Some(keyspace.to_owned()), through: Vec::new(), host }
+        Self::kept_in(Some(keyspace.to_owned()), flags)
     }
 
     /// The same folder, with other flags.

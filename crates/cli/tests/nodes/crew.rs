@@ -28,11 +28,18 @@ struct Place {
 impl Crew {
     /// Starts so many nodes.
     pub(crate) fn start(keyspace: &str, count: usize) -> Self {
-        let site = || Site::on(keyspace, &format!("--shards {SHARDS} --workers 1 --link 127.0.0.1:0"));
-        let place = || Place { site: site(), addresses: Mutex::default(), running: Mutex::default() };
-        let crew = Self { places: (0..count).map(|_| place()).collect() };
-        (0..count).for_each(|number| crew.start_node(number));
+        let crew = Self::start_with(keyspace, &vec!["--link 127.0.0.1:0".to_owned(); count]);
         crew.settle();
+        crew
+    }
+
+    /// Starts a node with each of these flags.
+    pub(crate) fn start_with(keyspace: &str, flags: &[String]) -> Self {
+        let site = |flags: &String| Site::on(keyspace, &format!("--shards {SHARDS} --workers 1 {flags}"));
+        let place =
+            |flags| Place { site: site(flags), addresses: Mutex::default(), running: Mutex::default() };
+        let crew = Self { places: flags.iter().map(place).collect() };
+        (0..crew.len()).for_each(|number| crew.start_node(number));
         crew
     }
 

@@ -6,6 +6,7 @@ mod crew;
 mod harness;
 mod load;
 mod quick;
+mod sites;
 mod store;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         .test_with("a_node_that_is_killed", store::of_one, quick::a_node_that_is_killed)
         .test_with("a_node_that_is_paused", store::of_one, quick::a_node_that_is_paused)
         .test_with("an_edge_comes_to_any_node", store::of_one, quick::an_edge_comes_to_any_node)
+        .test_with("another_site_comes_to_any_node", store::of_one, sites::another_site_comes_to_any_node)
         .test_with("chaos", store::of_three, chaos::chaos)
         .run()
 }

@@ -164,7 +164,10 @@ pub(crate) fn an_edge_comes_to_any_node(store: &Store) {
         for key in 0..20 {
             edge.add(format!("edge:{key}").as_bytes(), 2).expect("counted");
         }
-        edge.sync().expect("handed over");
+        // A place to hand over to, the counts themselves, and that they have arrived.
+        for _ in 0..3 {
+            edge.sync().expect("handed over");
+        }
         drop(edge);
     }
     let mut client = crew.client(1);

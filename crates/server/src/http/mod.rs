@@ -75,9 +75,9 @@ pub trait Counters: Clone + Send + Sync + 'static {
     fn retire(&self) -> impl Future<Output = Result<retire::Retiring, retire::RetireTrouble>> + Send {
         async { Err(retire::RetireTrouble::NoRelay) }
     }
-    /// Who belongs to the cluster; `None`: this node knows of none.
-    fn cluster(&self) -> Option<sites::Cluster> {
-        None
+    /// Who belongs to the cluster; the error is why this node cannot tell.
+    fn cluster(&self) -> Result<sites::Cluster, String> {
+        Err("this node belongs to no cluster".to_owned())
     }
     /// The nodes that share this site; `None`: it has one of its own.
     fn nodes(&self) -> Option<nodes::Nodes> {

@@ -245,8 +245,7 @@ struct ProgressBody {
 }
 
 pub(super) async fn list<C: Counters>(State(app): State<App<C>>) -> Result<Response, Problem> {
-    let none = || conflict("this node belongs to no cluster".to_owned());
-    app.counters.cluster().map(|cluster| Json(cluster).into_response()).ok_or_else(none)
+    app.counters.cluster().map(|cluster| Json(cluster).into_response()).map_err(conflict)
 }
 
 pub(super) async fn change<C: Counters>(

@@ -17,7 +17,7 @@ use quipu_engine::{
 use tokio::sync::{Semaphore, watch};
 
 use super::{
-    Frame, Identity,
+    Frame, Identity, Run,
     queue::Queue,
     throttle::{Throttle, Verdict},
 };
@@ -29,7 +29,11 @@ const NEVER: u64 = u64::MAX;
 /// What all threads know of the links.
 #[derive(Debug)]
 pub(crate) struct Board {
-    identity: Identity,
+    identity: RwLock<Identity>,
+    /// Where the links to other sites are.
+    links_of: Mutex<LinksOf>,
+    /// Where peers can be dialled.
+    addresses: Mutex<BTreeMap<u16, String>>,
     membership: RwLock<Membership>,
     /// By their numbers.
     peers: RwLock<BTreeMap<u16, Arc<Peer>>>,
@@ -64,6 +68,17 @@ pub(crate) struct Peer {
     up: watch::Sender<bool>,
 }
 
+/// Which node of this site has the links to the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum LinksOf {
+    /// This one.
+    This,
+    /// The one that is reached there. Whoever dials this one is passed on.
+    Other(String),
+    /// None at this moment.
+    Nobody,
+}
+
 /// What this site does to get a link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
@@ -71,6 +86,8 @@ pub(crate) enum Wanted {
     Dial(String),
     /// It does not know where: the peer has to dial.
     Wait,
+    /// Nothing: another node of this site has the links.
+    Elsewhere,
     /// Nothing; the peer does not belong to the cluster any more.
     Gone,
 }
@@ -148,7 +165,9 @@ impl Board {
     ) -> Self {
         let board = Self {
             membership: RwLock::new(Membership::alone(identity.site)),
-            identity,
+            identity: RwLock::new(identity),
+            links_of: Mutex::new(LinksOf::This),
+            addresses: Mutex::default(),
             peers: RwLock::default(),
             changes: watch::Sender::new(()),
             metrics: metrics.clone(),
@@ -167,11 +186,11 @@ impl Board {
 
     /// From now on these belong to the cluster and are found there. Links to others are closed.
     pub(crate) fn follow(&self, membership: Membership, addresses: &BTreeMap<u16, String>) {
+        *lock(&self.addresses) = addresses.clone();
+        let own = self.identity().site.number;
         let mut peers = write(&self.peers);
-        let is_other = |number: &u16| {
-            *number != self.identity.site.number
-                && membership.members.iter().any(|member| member.number == *number)
-        };
+        let is_other =
+            |number: &u16| *number != own && membership.members.iter().any(|member| member.number == *number);
         peers.retain(|number, peer| {
             let stays = is_other(number);
             if !stays {
@@ -183,10 +202,42 @@ impl Board {
         });
         for number in membership.members.iter().map(|member| member.number).filter(is_other) {
             let peer = peers.entry(number).or_insert_with(|| Arc::new(Peer::new(self.metrics.peer(number))));
-            peer.wanted.send_replace(addresses.get(&number).cloned().map_or(Wanted::Wait, Wanted::Dial));
+            peer.wanted.send_replace(self.wanted_of(number));
         }
         *write(&self.membership) = membership;
         self.changes.send_replace(());
+    }
+
+    fn wanted_of(&self, number: u16) -> Wanted {
+        match (self.links_of(), lock(&self.addresses).get(&number)) {
+            (LinksOf::Other(_) | LinksOf::Nobody, _) => Wanted::Elsewhere,
+            (LinksOf::This, Some(address)) => Wanted::Dial(address.clone()),
+            (LinksOf::This, None) => Wanted::Wait,
+        }
+    }
+
+    /// Which node of this site has the links to the others.
+    pub(crate) fn links_of(&self) -> LinksOf {
+        lock(&self.links_of).clone()
+    }
+
+    /// From now on this node has the links, or another one.
+    pub(crate) fn set_links_of(&self, links_of: LinksOf) {
+        if std::mem::replace(&mut *lock(&self.links_of), links_of.clone()) == links_of {
+            return;
+        }
+        for (number, peer) in self.peers() {
+            peer.wanted.send_replace(self.wanted_of(number));
+            if links_of != LinksOf::This {
+                peer.close_unless("another node of this site has the links", |_| false);
+            }
+        }
+        self.changes.send_replace(());
+    }
+
+    /// This node begins to speak for its site.
+    pub(crate) fn set_run(&self, run: Run) {
+        write(&self.identity).run = run;
     }
 
     /// Tells when somebody has come or gone, or is found elsewhere.
@@ -194,8 +245,8 @@ impl Board {
         self.changes.subscribe()
     }
 
-    pub(crate) fn identity(&self) -> &Identity {
-        &self.identity
+    pub(crate) fn identity(&self) -> Identity {
+        read(&self.identity).clone()
     }
 
     /// The id of the cluster, if it is known here.
@@ -211,7 +262,7 @@ impl Board {
 
     /// The cluster, as it is known here.
     pub(crate) fn cluster(&self) -> Cluster {
-        Cluster { name: self.identity.cluster.clone(), id: self.cluster_id() }
+        Cluster { name: self.identity().cluster, id: self.cluster_id() }
     }
 
     /// Another site has told the id of its cluster.
@@ -324,14 +375,14 @@ impl Board {
         let Some(peer) = self.peer(site.number).or_else(|| self.newcomers_peer(site.number)) else {
             return Entered::Superfluous;
         };
-        let by = if dialled_here == (self.identity.site.number < site.number) {
+        let by = if dialled_here == (self.identity().site.number < site.number) {
             Dialler::LowerSite
         } else {
             Dialler::HigherSite
         };
         let mut standing = lock(&peer.standing);
         // Looked at under the lock: a stop that comes later finds the link and closes it.
-        if self.stopped().is_some() {
+        if self.stopped().is_some() || self.links_of() != LinksOf::This {
             return Entered::Superfluous;
         }
         let replaced = match &standing.link {

@@ -33,7 +33,7 @@ use self::{
 
 pub(crate) use self::{
     backoff::BackOff,
-    board::Board,
+    board::{Board, LinksOf},
     caller::{Caller, Unanswered},
     throttle::{Throttle, Verdict},
 };
@@ -186,6 +186,7 @@ async fn keep_link<N: Inside>(node: N, number: u16, peer: Arc<Peer>) {
         let now = wanted.borrow_and_update().clone();
         let wait = match now {
             Wanted::Gone => return,
+            Wanted::Elsewhere => None,
             Wanted::Wait => {
                 tracing::info!(site = number, "it is not known where this site is; it has to dial");
                 None

@@ -6,7 +6,7 @@ use quipu_engine::SiteId;
 use tokio::{net::TcpStream, sync::Semaphore, time::timeout};
 
 use super::{
-    Frame, Hello, Inside, Reason, Refused, Rejection, Seen,
+    Frame, Hello, Inside, LinksOf, Reason, Refused, Rejection, Seen,
     board::{Entered, Peer},
     frame::{FRAME_BYTES_MAX, HELLO_BYTES_MAX},
     queue::Queue,
@@ -58,12 +58,28 @@ enum Met {
     Site(SiteId),
     /// A relay, and what it has said.
     Relay { first: Vec<u8> },
+    /// Another site that has come to the wrong node, and who it says it is.
+    PassedOn { hello: Hello, to: String },
 }
 
 /// What whoever has dialled says first.
 enum First {
     Hello(Hello),
     Exchange(Vec<u8>),
+}
+
+/// Lets a site that has come to the wrong node talk to the right one, byte by byte.
+async fn pass_on(wire: Wire, hello: &Hello, to: &str) {
+    let Wire { mut stream, .. } = wire;
+    let passed = async {
+        let (mut there, _) = super::connect(to).await?;
+        tokio::io::AsyncWriteExt::write_all(&mut there, &Frame::Hello(hello.clone()).to_bytes()).await?;
+        tokio::io::copy_bidirectional(&mut stream, &mut there).await
+    };
+    match passed.await {
+        Ok(_) => {}
+        Err(error) => tracing::debug!(to, "a site could not be passed on: {error}"),
+    }
 }
 
 /// One connection.
@@ -97,6 +113,10 @@ impl<N: Inside> Session<N> {
             Ok(Met::Site(site)) => site,
             Ok(Met::Relay { first }) => {
                 relays::serve(self.node, self.wire, self.address, first).await;
+                return End::WasUp;
+            }
+            Ok(Met::PassedOn { hello, to }) => {
+                pass_on(self.wire, &hello, &to).await;
                 return End::WasUp;
             }
             Err(failure) => return self.give_up(&failure).await,
@@ -177,6 +197,11 @@ impl<N: Inside> Session<N> {
             First::Hello(hello) => hello,
             First::Exchange(first) => return Ok(Met::Relay { first }),
         };
+        match self.node.board().links_of() {
+            LinksOf::This => {}
+            LinksOf::Other(to) => return Ok(Met::PassedOn { hello, to }),
+            LinksOf::Nobody => return Err(Failure::NotNow("no node speaks for this site yet".to_owned())),
+        }
         let seen = self.check(&hello)?;
         // Before the other side reads how long its streams are.
         let received = self.positions(hello.site).await?;

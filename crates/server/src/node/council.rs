@@ -94,7 +94,7 @@ impl Sitting {
     }
 
     /// Whom links are made to. A newcomer knows members by their numbers alone.
-    fn linked_membership(&self, council: &Council) -> Membership {
+    pub(super) fn linked_membership(&self, council: &Council) -> Membership {
         let mut membership = council.membership();
         if membership.epoch == 0 {
             let numbers = self.addresses.keys().filter(|number| **number != council.site().number);
@@ -140,7 +140,7 @@ impl Shared {
         let mut council = state.council.clone();
         let step = act(&mut council).map_err(Into::into)?;
         if let Some(bytes) = step.persist {
-            self.folder.store_council(bytes).map_err(|error| NoStep::NotStored(error.to_string()))?;
+            self.store_council(bytes).map_err(NoStep::NotStored)?;
         }
         let is_news = council.config().epoch != state.council.config().epoch;
         let before = std::mem::replace(&mut state.council, council);
@@ -371,6 +371,9 @@ pub(super) async fn attend(node: &Node) {
             _ = ticks.tick() => {}
             () = node.shared.council.leaving.changed() => {}
         }
+        if !node.shared.speaks() {
+            continue;
+        }
         leaving::attend(node).await;
         node.shared.adopt_heard_cluster_id();
         if number % NOTICE_EVERY_TICKS == 0 {
@@ -387,6 +390,9 @@ pub(super) async fn attend(node: &Node) {
 }
 
 async fn has_everything(node: &Node) -> bool {
+    if !node.shared.has_all_shards() {
+        return false;
+    }
     for worker in 0..node.shared.workers() {
         if !node.ask(worker, |answer| Mail::CaughtUp { answer }).await.unwrap_or(false) {
             return false;

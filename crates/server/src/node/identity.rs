@@ -19,7 +19,9 @@ use crate::{
 };
 
 /// Stands for the folder where others have a shard.
-const FOLDER: ShardId = ShardId(u16::MAX);
+const FOLDER: ShardId = super::siblings::SEAT;
+/// Do the shards of nodes that share a site belong together?
+const TOGETHER: &[u8] = b"together";
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
@@ -289,6 +291,16 @@ impl Folder {
     /// Remembers whether the site is about to leave the cluster. Durable when it returns.
     pub(super) fn store_leaving(&self, is_leaving: bool) -> Result<(), FolderError> {
         write_next(&self.table, LEAVING, is_leaving)
+    }
+
+    /// Do the shards of nodes that share this site belong together, because it has other sites to speak to?
+    pub(super) fn is_together(&self) -> Result<bool, FolderError> {
+        Ok(read::<bool>(&self.table, TOGETHER, "together")?.is_some_and(|(_, together)| together))
+    }
+
+    /// From now on they do. Durable when it returns.
+    pub(super) fn store_together(&self) -> Result<(), FolderError> {
+        if self.is_together()? { Ok(()) } else { write_next(&self.table, TOGETHER, true) }
     }
 
     /// The name of a relay; none: it is a site.

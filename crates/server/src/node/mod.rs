@@ -76,7 +76,7 @@ use crate::{
         serve_http_within,
         sites::{Cluster, Progress, SiteTrouble, Wish},
     },
-    links::Board,
+    links::{Board, LinksOf},
     metrics::Metrics,
     random::random,
     resp::{Protocol, Setting},
@@ -227,6 +227,12 @@ impl Shared {
     fn moment(&self, now: Instant) -> Moment {
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Moment { elapsed_ms: millis(now.duration_since(self.started)), unix_ms: millis(unix) }
+    }
+
+    /// Are all shards of this site here?
+    fn has_all_shards(&self) -> bool {
+        let mut all = self.shards.all();
+        self.siblings.as_ref().is_none_or(|siblings| all.all(|shard| siblings.is_here(shard)))
     }
 
     /// Has another node of this site this shard, or nobody at this moment?
@@ -442,14 +448,24 @@ impl Counters for Node {
         self.ask_node_to_drain(node, drains).await
     }
 
-    fn cluster(&self) -> Option<Cluster> {
-        self.shared.relay.is_none().then(|| self.shared.cluster())
+    fn cluster(&self) -> Result<Cluster, String> {
+        if self.shared.relay.is_some() {
+            return Err("this node belongs to no cluster".to_owned());
+        }
+        self.who_speaks()?;
+        Ok(self.shared.cluster())
     }
 
     async fn grant(&self, wish: Wish) -> Result<Progress, SiteTrouble> {
         if self.shared.relay.is_some() {
             let text = "this is a relay, and sites are none of its business; nothing was changed. Ask a site";
             return Err(SiteTrouble::Conflict(text.to_owned()));
+        }
+        self.who_speaks().map_err(|why| SiteTrouble::Conflict(format!("{why}. Nothing was changed")))?;
+        if matches!(wish, Wish::Change(_)) && !self.gather().map_err(SiteTrouble::Conflict)? {
+            let what = "gather all shards of this site at one node".to_owned();
+            let missing = vec!["other nodes of this site".to_owned()];
+            return Ok(Progress { what, is_done: false, missing, draining: Vec::new() });
         }
         match wish {
             Wish::Drain { site } => self.shared.leave_or_stay(site, true),
@@ -511,7 +527,8 @@ impl Server {
         let place = match (backend.registry(), address_of(&link)) {
             (Some(registry), Some(link)) => {
                 let listening = Listening { link, resp: resp_address, http: http_address };
-                Some(Keeping::new(registry, shards, listening, config).map_err(storage_failed)?)
+                let seat = backend.log(0, || ());
+                Some(Keeping::new(registry, seat, shards, listening, config).map_err(storage_failed)?)
             }
             _ => None,
         };
@@ -557,6 +574,13 @@ impl Server {
         });
         if let Some(id) = cluster_id {
             shared.board.set_cluster_id(id);
+        }
+        if shared.siblings.is_some() {
+            // Until this node has the seat.
+            shared.board.set_links_of(LinksOf::Nobody);
+            if !shared.council.is_alone() {
+                shared.folder.store_together().map_err(folder_failed)?;
+            }
         }
         let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();

@@ -61,6 +61,29 @@ fn count(number: usize) -> i64 {
 }
 
 impl Node {
+    /// Why this node does not change who belongs to the cluster, if that is so.
+    pub(in crate::node) fn who_speaks(&self) -> Result<(), String> {
+        let Some(siblings) = self.shared.siblings.as_ref().filter(|_| !self.shared.speaks()) else {
+            return Ok(());
+        };
+        let view = siblings.view();
+        let speaker = view.speaker.and_then(|node| view.nodes.get(&node)?.about.http.clone());
+        Err(match speaker {
+            Some(http) => format!("another node speaks for this site; ask that one: --url http://{http}"),
+            None => "no node speaks for this site at the moment; try again".to_owned(),
+        })
+    }
+
+    /// Lets all shards come to this node before the first other site does. Returns whether they are here.
+    pub(in crate::node) fn gather(&self) -> Result<bool, String> {
+        let Some(siblings) = &self.shared.siblings else { return Ok(true) };
+        if !siblings.together.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            self.shared.folder.store_together().map_err(|error| error.to_string())?;
+            siblings.look_now();
+        }
+        Ok(self.shared.has_all_shards())
+    }
+
     pub(in crate::node) fn nodes_of_site(&self) -> Option<Nodes> {
         self.shared.siblings.as_ref().map(|siblings| siblings.nodes(&self.shared))
     }

@@ -12,10 +12,13 @@ use quipu_engine::{
     handoff::exchange,
     nodes::{Advice, Keeper, LookError, Trust},
 };
-use quipu_storage::{Registry, StorageError};
+use quipu_storage::{Log, Registry, StorageError};
 use tokio::sync::watch;
 
-use super::{About, Nudge, Sibling, Siblings, View, lock};
+use super::{
+    About, Nudge, Sibling, Siblings, View, lock,
+    seat::{SEAT, Seat},
+};
 use crate::{
     config::Config,
     links,
@@ -68,6 +71,7 @@ impl Keeping {
     /// Prepares to take this node's place. Whoever was there under the same address is gone.
     pub(in crate::node) fn new(
         registry: Arc<dyn Registry>,
+        seat: Box<dyn Log>,
         shards: quipu_engine::Shards,
         listening: Listening,
         config: &Config,
@@ -81,7 +85,7 @@ impl Keeping {
         let (nudge, nudges) = mpsc::channel();
         let silence_ms = crate::node::millis(config.takeover_after);
         let all = shards.all().collect();
-        let keeper = Keeper::new(Arc::clone(&registry), all, silence_ms, exchange::encode(&about));
+        let keeper = Keeper::new(Arc::clone(&registry), all, SEAT, silence_ms, exchange::encode(&about));
         let siblings = Arc::new(Siblings {
             registry,
             started: Instant::now(),
@@ -91,6 +95,8 @@ impl Keeping {
             changed: watch::Sender::new(()),
             trust: Mutex::new(Trust { epoch: 0, until_ms: 0 }),
             drains: AtomicBool::new(false),
+            together: AtomicBool::new(false),
+            seat: Mutex::new(Seat::new(seat)),
             failure: Mutex::default(),
             nudge,
             callers: tokio::sync::Mutex::default(),
@@ -197,6 +203,10 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
         }
         _ => {}
     }
+    match shared.folder.is_together() {
+        Ok(together) => siblings.together.store(together, std::sync::atomic::Ordering::Release),
+        Err(error) => tracing::warn!("the store does not answer: {error}"),
+    }
     let clock = || siblings.now_ms();
     match keeper.beat(clock, siblings.drains()) {
         Ok(trust) => *lock(&siblings.trust) = trust,
@@ -205,7 +215,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
             return false;
         }
     }
-    match keeper.look(clock, || siblings.open()) {
+    match keeper.look(clock, || siblings.holding(shared.speaks())) {
         Ok(advice) => {
             follow(advice, shared, siblings);
             true
@@ -222,7 +232,19 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
 }
 
 /// Does what was advised, and lets everybody know where the shards are.
-fn follow(advice: Advice, shared: &Shared, siblings: &Siblings) {
+fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
+    let nodes = advice.present.iter().filter_map(|(node, registered)| {
+        Some((*node, Sibling { about: About::decode(registered)?, drains: registered.drains }))
+    });
+    let (routes, held) = (std::mem::take(&mut advice.routes), std::mem::take(&mut advice.held));
+    let view = View { routes, nodes: nodes.collect(), speaker: advice.seat.speaker, held };
+    *lock(&siblings.view) = Arc::new(view);
+    shared.follow_seat(siblings, advice.seat);
+    let is_together = siblings.together.load(std::sync::atomic::Ordering::Acquire);
+    if is_together && !shared.speaks() {
+        // Who belongs to the cluster comes with the seat, and is known before the first of its shards is opened.
+        advice.take.clear();
+    }
     let mut moving = lock(&siblings.moving);
     for (shard, seen) in advice.take {
         if moving.insert(shard) {
@@ -238,11 +260,6 @@ fn follow(advice: Advice, shared: &Shared, siblings: &Siblings) {
         shared.post(shared.owner(shard), Mail::Confirm { shard });
     }
     drop(moving);
-    let nodes = advice.present.iter().filter_map(|(node, registered)| {
-        Some((*node, Sibling { about: About::decode(registered)?, drains: registered.drains }))
-    });
-    let view = View { routes: advice.routes, nodes: nodes.collect(), held: advice.held };
-    *lock(&siblings.view) = Arc::new(view);
     siblings.measure(shared);
     siblings.changed.send_replace(());
 }

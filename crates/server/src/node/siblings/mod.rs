@@ -9,6 +9,7 @@ mod facts;
 mod keeping;
 mod passing;
 mod question;
+mod seat;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,15 +22,22 @@ use std::{
 };
 
 use minicbor::{Decode, Encode};
-use quipu_engine::{OpenError, handoff::exchange, host::Standing, nodes::Trust};
+use quipu_engine::{
+    OpenError,
+    handoff::exchange,
+    host::Standing,
+    nodes::{Holding, Trust},
+};
 use quipu_storage::{Held, NodeId, Registered, Registry, ShardId};
 use tokio::sync::watch;
 
+use self::seat::Seat;
 pub(super) use self::{
     keeping::{Keeping, Listening, Running},
     passing::{Passed, own_wait},
+    seat::SEAT,
 };
-use crate::links::Caller;
+use crate::links::{Caller, LinksOf};
 
 /// Where a node can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -84,6 +92,8 @@ pub(crate) struct View {
     pub(crate) routes: BTreeMap<ShardId, NodeId>,
     /// Who is there, this node included.
     pub(crate) nodes: BTreeMap<NodeId, Sibling>,
+    /// Who speaks for the site.
+    pub(crate) speaker: Option<NodeId>,
     /// Where the logs stand.
     pub(crate) held: Vec<Held>,
 }
@@ -109,6 +119,9 @@ pub(crate) struct Siblings {
     trust: Mutex<Trust>,
     /// Does this node give its shards away?
     drains: AtomicBool,
+    /// Do the shards belong together?
+    together: AtomicBool,
+    seat: Mutex<Seat>,
     /// Why a shard could not be taken, the last time.
     failure: Mutex<Option<OpenError>>,
     nudge: mpsc::Sender<Nudge>,
@@ -160,6 +173,17 @@ impl Siblings {
 
     fn now_ms(&self) -> u64 {
         super::millis(self.started.elapsed())
+    }
+
+    /// What this node has at this moment.
+    fn holding(&self, sits: bool) -> Holding {
+        Holding { shards: self.open(), seat: sits, together: self.together.load(Ordering::Acquire) }
+    }
+
+    /// Where the links to other sites are, if this node has them not.
+    fn links_of(&self, speaker: Option<NodeId>) -> LinksOf {
+        let sibling = speaker.and_then(|node| self.view().nodes.get(&node).cloned());
+        sibling.map_or(LinksOf::Nobody, |sibling| LinksOf::Other(sibling.about.link))
     }
 
     pub(crate) fn drains(&self) -> bool {

@@ -1,0 +1,125 @@
+//! The seat of the node that speaks for the site: to other sites, and in the council. It is fenced like a shard, and its log
+//! holds what the council has stored: so a node that has lost the seat without knowing cannot take a step.
+
+use std::sync::PoisonError;
+
+use quipu_engine::{Council, nodes::SeatAdvice};
+use quipu_storage::{Batch, Flush, Log, Mark, Outcome, Position, Settled, ShardId, StorageError};
+
+use super::Siblings;
+use crate::{
+    links::{LinksOf, Run},
+    node::{Shared, links::LinkMail},
+    random::random,
+};
+
+/// Stands in the place of a shard.
+pub(in crate::node) const SEAT: ShardId = ShardId(u16::MAX);
+
+/// The log of the seat.
+pub(super) struct Seat(Box<dyn Log>);
+
+impl Seat {
+    pub(super) fn new(log: Box<dyn Log>) -> Self {
+        Self(log)
+    }
+
+    /// What the council has stored last, if it has.
+    fn last(&mut self, checkpoint: Position) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.0.read(SEAT, checkpoint)?.pop().map(|record| record.bytes))
+    }
+
+    /// Stores what the council states now; older statements are not needed any more.
+    fn store(&mut self, bytes: Vec<u8>) -> Result<Position, StorageError> {
+        let outcome = self.0.commit(&[Batch { shard: SEAT, record: bytes }], Flush::Now).pop();
+        let position = match outcome {
+            Some(Outcome::Committed { position }) => position,
+            Some(Outcome::Unknown(error)) => match self.0.settle(SEAT) {
+                Settled::Committed { position } => position,
+                Settled::Lost | Settled::Nothing => return Err(StorageError::Fenced(SEAT)),
+                Settled::Unknown(_) => return Err(error),
+            },
+            Some(Outcome::Failed(error)) => return Err(error),
+            Some(Outcome::Fenced) | None => return Err(StorageError::Fenced(SEAT)),
+        };
+        // What is left behind goes with the next.
+        let _ = self.0.checkpoint(&[Mark { shard: SEAT, position: Position(position.0 - 1) }]);
+        Ok(position)
+    }
+}
+
+impl Shared {
+    /// Does this node speak for the site? One that has no others does.
+    pub(in crate::node) fn speaks(&self) -> bool {
+        self.board.links_of() == LinksOf::This
+    }
+
+    /// Stores what the council states, durably, and only if this node speaks for the site.
+    pub(in crate::node) fn store_council(&self, bytes: Vec<u8>) -> Result<(), String> {
+        match &self.siblings {
+            None => self.folder.store_council(bytes).map_err(|error| error.to_string()),
+            Some(siblings) => {
+                let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+                seat.store(bytes).map(drop).map_err(|error| error.to_string())
+            }
+        }
+    }
+
+    /// Does what is advised about the seat.
+    pub(super) fn follow_seat(&self, siblings: &Siblings, advice: SeatAdvice) {
+        let own = siblings.own();
+        if let Some(seen) = advice.take {
+            let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+            match self.take_seat(&mut seat, seen) {
+                Ok(true) => tracing::info!("this node speaks for the site"),
+                Ok(false) => {}
+                Err(why) => tracing::warn!("this node cannot speak for the site yet: {why}"),
+            }
+            return;
+        }
+        if advice.release || advice.doubtful {
+            let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_lost = advice.doubtful && matches!(seat.0.confirm(SEAT), Err(StorageError::Fenced(_)));
+            if advice.release || is_lost {
+                self.fall_silent(siblings, &advice);
+                // Whoever is next finds out by itself, if this is not heard.
+                let _ = seat.0.release(SEAT);
+            }
+            return;
+        }
+        if advice.speaker != Some(own) {
+            self.board.set_links_of(siblings.links_of(advice.speaker));
+        }
+    }
+
+    fn fall_silent(&self, siblings: &Siblings, advice: &SeatAdvice) {
+        tracing::info!("another node speaks for the site");
+        self.board.set_links_of(siblings.links_of(advice.speaker.filter(|node| *node != siblings.own())));
+    }
+
+    /// Takes the seat, and goes on with what the council has stored last.
+    fn take_seat(&self, seat: &mut Seat, seen: Option<quipu_storage::Fenced>) -> Result<bool, String> {
+        let Some(taken) = seat.0.take_seen(SEAT, seen).map_err(|error| error.to_string())? else {
+            return Ok(false);
+        };
+        let stored = seat.last(taken.checkpoint).map_err(|error| error.to_string())?;
+        let mut state = self.council.lock();
+        if let Some(bytes) = &stored {
+            state.council = Council::decode(bytes).map_err(|bad| bad.to_string())?;
+        }
+        // Each speaker stores it anew: so its run has a number that no other has.
+        let position = seat.store(state.council.encode()).map_err(|error| error.to_string())?;
+        let membership = state.council.membership();
+        self.tell_workers(|| LinkMail::Membership(membership.clone()));
+        self.board.set_run(Run { number: position.0, nonce: random() });
+        self.council.leaving.follow(&state.council);
+        self.board.follow(
+            self.council.linked_membership(&state.council),
+            &self.council.addresses_of(&state.council),
+        );
+        drop(state);
+        self.board.set_links_of(LinksOf::This);
+        self.stop_if_removed();
+        Ok(true)
+    }
+}
