@@ -20,9 +20,10 @@ pub(crate) struct Crew {
 }
 
 struct Place {
-    site: Site,
-    addresses: Mutex<Option<(SocketAddr, SocketAddr)>>,
+    /// Ended before its keyspace goes.
     running: Mutex<Option<Running>>,
+    addresses: Mutex<Option<(SocketAddr, SocketAddr)>>,
+    site: Site,
 }
 
 impl Crew {

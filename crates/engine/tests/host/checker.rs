@@ -170,8 +170,8 @@ impl Checker {
                 // A repeat is told the value of then.
                 if added.repeated { Ok(()) } else { counter.show(added.value) }
             }
-            (None, Reply::Refused(Refusal::NotStored(_) | Refusal::InDoubt(_))) => Ok(()),
-            (Some(number), Reply::Refused(Refusal::NotStored(_))) => {
+            (None, Reply::Refused(Refusal::NotStored(_) | Refusal::InDoubt(_) | Refusal::NotHere)) => Ok(()),
+            (Some(number), Reply::Refused(Refusal::NotStored(_) | Refusal::NotHere)) => {
                 if !has_id(number) {
                     // It says that it was not counted, and that must be true.
                     counter.issued.remove(&number);

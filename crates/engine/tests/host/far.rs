@@ -126,7 +126,7 @@ fn what_is_not_stored_is_forgotten_and_what_is_unknown_is_settled() {
     world.add(ONE, 1_000);
     world.commit();
     let refused = world.collect(true);
-    assert!(matches!(refused[..], [(_, Reply::Refused(Refusal::NotStored(_)))]), "{refused:?}");
+    assert!(matches!(refused[..], [(_, Reply::Refused(Refusal::NotHere))]), "{refused:?}");
     assert_eq!(world.host.stats().shards_unavailable, 1);
 }
 
