@@ -209,6 +209,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
     }
     let clock = || siblings.now_ms();
     match keeper.beat(clock, siblings.drains()) {
+        Ok(_) if shared.board().stopped().is_some() => {}
         Ok(trust) => *lock(&siblings.trust) = trust,
         Err(error) => {
             tracing::warn!("the store does not hear that this node is there: {error}");
@@ -225,6 +226,8 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
             false
         }
         Err(LookError::Removed(removed)) => {
+            // Nobody hears this node any more, whatever the store answers to it.
+            lock(&siblings.trust).until_ms = 0;
             shared.stop_counting(&removed.to_string());
             false
         }
