@@ -278,7 +278,9 @@ impl Worker {
     }
 
     pub(super) fn open(&mut self, mail: Mail) {
-        if let Some(shard) = mail.shard().filter(|shard| self.gathering.is_on() || self.host.is_committing(*shard)) {
+        if let Some(shard) =
+            mail.shard().filter(|shard| self.gathering.is_on() || self.host.is_committing(*shard))
+        {
             return self.deferred.push_mail(shard, mail);
         }
         match mail {
