@@ -33,10 +33,10 @@ fn main() -> ExitCode {
         .test_with("told_to_stop_while_it_waits", database::find, start::told_to_stop_while_it_waits)
         .test_with("two_sites_on_different_stores", database::find, two_sites::two_sites_on_different_stores)
         .test_with(
-            "everything_is_measured_and_nothing_is_left",
+            "bench_cassandra_in_small",
             database::find,
             bench::everything_is_measured_and_nothing_is_left,
         )
-        .test("what_cannot_be_is_refused", bench::what_cannot_be_is_refused)
+        .test("bench_cassandra_of_what_cannot_be", bench::what_cannot_be_is_refused)
         .run()
 }
