@@ -24,6 +24,11 @@ pub(super) fn load_label(keys: u32, pipeline: usize) -> String {
     format!("{keys} key{plural}, pipeline {pipeline}")
 }
 
+/// For charts, where there is little room.
+fn short_label(work: &Work) -> String {
+    load_label(work.keys, work.pipeline).replace("pipeline", "P")
+}
+
 fn latency_ms(measured: &Measured, quantile: f64) -> f64 {
     quantile_ns(measured, quantile) / NS_PER_MS
 }
@@ -122,15 +127,15 @@ fn measured_json(measured: &Measured) -> Value {
 
 pub(super) fn svg(args: &Args, works: &[Work]) -> Result<String, ChartError> {
     let name = |shards: &u16| match shards {
-        1 => "quipu, 1 shard".to_owned(),
-        _ => format!("quipu, {shards} shards"),
+        1 => "1 shard".to_owned(),
+        _ => format!("{shards} shards"),
     };
     let servers = || args.shards.iter().map(name);
     let chart = |title: &str, label: &str, series, bars: &dyn Fn(&Work) -> Vec<Option<Bar>>| Chart {
         title: format!("{title}: {}", place(args)),
         label: label.to_owned(),
         series,
-        groups: works.iter().map(|work| (load_label(work.keys, work.pipeline), bars(work))).collect(),
+        groups: works.iter().map(|work| (short_label(work), bars(work))).collect(),
     };
     let bar = |work: &Work, number: &dyn Fn(&Round) -> f64| Some(Bar::from(spread(&work.rounds, number)));
     let rates = |work: &Work| {
@@ -140,9 +145,9 @@ pub(super) fn svg(args: &Args, works: &[Work]) -> Result<String, ChartError> {
     };
     let ratios =
         |work: &Work| (0..args.shards.len()).map(|server| bar(work, &|round| round.ratio(server))).collect();
-    let with_theirs = servers().chain(["Cassandra's counters".to_owned()]).collect();
+    let with_theirs = servers().chain(["its counters".to_owned()]).collect();
     bars::svg(&[
-        chart("Adds", "adds per second", with_theirs, &rates),
-        chart("For each add of Cassandra's counters", "adds", servers().collect(), &ratios),
+        chart("Quipu and Cassandra's counters", "adds per second", with_theirs, &rates),
+        chart("Quipu / Cassandra's counters", "times", servers().collect(), &ratios),
     ])
 }
