@@ -110,7 +110,7 @@ impl Scene {
     /// Who begins changes from round to round, so that what drifts on the machine touches all alike.
     fn round(&mut self, load: &Load, number: usize) -> Result<Round, Failure> {
         let mut servers: Vec<&mut Server> = self.servers.iter_mut().collect();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let ours =
                 servers.iter_mut().map(|server| server.round(load, number)).collect::<Result<_, _>>()?;
             return Ok(Round { ours, theirs: self.counters.round(load, number)? });
