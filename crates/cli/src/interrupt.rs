@@ -26,6 +26,11 @@ pub(crate) fn flag() -> &'static AtomicBool {
     &INTERRUPTED
 }
 
+/// Not when somebody has pressed Ctrl-C.
+pub(crate) fn go_on() -> Result<(), Failure> {
+    if flag().load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+}
+
 /// From now on Ctrl-C ends the process at once with 130, between two lines of output: whoever writes a line
 /// holds the lock of the standard output until all of it is written.
 pub(crate) fn end_between_lines(bar: &ProgressBar) -> Result<(), Failure> {

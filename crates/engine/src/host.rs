@@ -334,6 +334,18 @@ impl<L: Log, T: Table> Host<L, T> {
         self.under_way > 0
     }
 
+    /// How many commands wait for commits under way.
+    pub fn commands_under_way(&self) -> usize {
+        if self.under_way == 0 {
+            return 0;
+        }
+        let commands = |running: &Running| match &running.state {
+            State::Committing(Commit { outputs, .. }) => outputs.replies.len(),
+            _ => 0,
+        };
+        self.shards.iter().flatten().map(|running| commands(running)).sum()
+    }
+
     /// Takes in what became of commits under way, and releases what may be known then. With `wait`, it waits for all of
     /// them. Returns whether there was anything.
     pub fn collect(&mut self, wait: bool, now: Moment, released: &mut Released) -> bool {

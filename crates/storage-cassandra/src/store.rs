@@ -124,6 +124,19 @@ impl Cassandra {
         CassandraRegistry::new(Arc::clone(&self.inner), self.node)
     }
 
+    /// A session of one's own with the database that a keyspace is in, as its nodes have one: the same datacenter,
+    /// `LOCAL_QUORUM`. For whoever wants to know what the database does by itself.
+    pub async fn session(
+        address: &Address,
+        access: &Access,
+        request: Duration,
+    ) -> Result<Session, SetupError> {
+        let session = connect::connect(address, access).await?;
+        let meta = schema::read(&session, address).await?;
+        stay_in(&session, &meta.datacenter, request);
+        Ok(session)
+    }
+
     /// A log that owns no shard yet.
     pub fn log(&self) -> CassandraLog {
         CassandraLog::new(Arc::clone(&self.inner), self.node, None)

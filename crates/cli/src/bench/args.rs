@@ -45,6 +45,7 @@ const ROUNDS_COMPARED: u64 = 5;
   quipu bench --requests 1000000 --verify            then add up all counters: was every add counted once?
   quipu bench retries --out retries                  lose acknowledgements on purpose, and look at the counters
   quipu bench sites                                  what replication costs: bytes, time and work
+  quipu bench cassandra                              a server on a Cassandra beside Cassandra's own counters
   quipu bench --json run.json --plot run.svg         for programs, and for people"
 )]
 pub(crate) struct Args {

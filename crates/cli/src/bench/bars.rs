@@ -18,8 +18,14 @@ const AXIS_WIDTH: u32 = 90;
 const LEGEND_HEIGHT: u32 = 24;
 
 /// Colours that are told apart with any kind of colour vision (Okabe and Ito).
-const PALETTE: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 158, 115), RGBColor(204, 121, 167)];
+const PALETTE: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+];
 
 /// The share of a group's width that its bars take.
 const BARS_SHARE: f64 = 0.7;

@@ -1,10 +1,12 @@
 //! `quipu bench`: a load generator for any server that speaks the Redis protocol.
 //!
 //! [`args`] are the flags, [`session`] runs the rounds; [`round`] is the event loop in which they run, and
-//! [`compare`] and [`output`] say what they have shown. [`retries`], [`sites`] and [`edges`] are experiments of their own.
+//! [`compare`] and [`output`] say what they have shown. [`retries`], [`sites`], [`edges`] and
+//! [`cassandra`] are experiments of their own.
 
 mod args;
 mod bars;
+mod cassandra;
 mod commands;
 mod compare;
 mod connection;
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Sites(sites::Args),
     // The same.
     Edges(edges::Args),
+    // The same.
+    Cassandra(cassandra::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -41,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(Command::Retries(args)) => retries::run(args),
         Some(Command::Sites(args)) => sites::run(args),
         Some(Command::Edges(args)) => edges::run(args),
+        Some(Command::Cassandra(args)) => cassandra::run(args),
         None => session::run(&args.plan()?),
     }
 }

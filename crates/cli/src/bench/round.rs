@@ -36,6 +36,12 @@ impl Measured {
     }
 }
 
+/// None yet.
+pub(super) fn latencies() -> Histogram<u64> {
+    Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, LATENCY_DIGITS)
+        .expect("the bounds are in order")
+}
+
 /// Told from time to time how much of the round is done, from 0 to 1; says whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(f64) -> bool + 'a;
 
@@ -96,12 +102,10 @@ impl<'a> Round<'a> {
             let script = load.script(contestant, number, index);
             connections.push(Connection::new(endpoint, index + 1, stream, script));
         }
-        let latency = Histogram::new_with_bounds(LATENCY_NS_MIN, LATENCY_NS_MAX, LATENCY_DIGITS)
-            .expect("the bounds are in order");
         let measured = Measured {
             elapsed: Duration::ZERO,
             answered: Tally::default(),
-            latency,
+            latency: latencies(),
             first_error: None,
             stopped: false,
         };

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use quipu_storage_cassandra::{Access, Address, Cassandra, Options, Schema};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
@@ -37,6 +38,13 @@ pub(crate) struct Init {
     /// Into how many partitions the rows of a shard are spread, 1 to 64: enough that each stays below 100 MB
     #[arg(long, value_name = "N", default_value_t = 4)]
     buckets: u16,
+    #[command(flatten)]
+    door: Door,
+}
+
+/// How to get into a database.
+#[derive(clap::Args)]
+pub(crate) struct Door {
     /// The user of the database
     #[arg(long, env = "QUIPU_STORAGE_USER", value_name = "NAME", requires = "storage_password")]
     storage_user: Option<String>,
@@ -48,6 +56,24 @@ pub(crate) struct Init {
     storage_tls: Option<PathBuf>,
 }
 
+impl Door {
+    pub(crate) fn access(&self) -> Access {
+        Access {
+            user: self.storage_user.clone().zip(self.storage_password.clone()),
+            tls_authorities: self.storage_tls.clone(),
+        }
+    }
+
+    /// The same for another process, as its environment.
+    pub(crate) fn variables(&self) -> Vec<(String, OsString)> {
+        let text = |name: &str, value: &Option<String>| Some((name.to_owned(), value.clone()?.into()));
+        let tls = self.storage_tls.clone().map(|file| ("QUIPU_STORAGE_TLS".to_owned(), file.into()));
+        let user = text("QUIPU_STORAGE_USER", &self.storage_user);
+        let password = text("QUIPU_STORAGE_PASSWORD", &self.storage_password);
+        user.zip(password).into_iter().flat_map(|(user, password)| [user, password]).chain(tls).collect()
+    }
+}
+
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Init(init) => init.run(),
@@ -56,10 +82,7 @@ pub(crate) fn run(command: &Command) -> Result<(), Failure> {
 
 impl Init {
     fn run(&self) -> Result<(), Failure> {
-        let access = Access {
-            user: self.storage_user.clone().zip(self.storage_password.clone()),
-            tls_authorities: self.storage_tls.clone(),
-        };
+        let access = self.door.access();
         let schema = Schema {
             replication: self.replication,
             datacenter: self.datacenter.clone(),

@@ -7,6 +7,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod bench;
 mod database;
 mod outage;
 mod pipeline;
@@ -31,5 +32,11 @@ fn main() -> ExitCode {
         .test_with("down_at_the_start", database::find, start::down_at_the_start)
         .test_with("told_to_stop_while_it_waits", database::find, start::told_to_stop_while_it_waits)
         .test_with("two_sites_on_different_stores", database::find, two_sites::two_sites_on_different_stores)
+        .test_with(
+            "bench_cassandra_in_small",
+            database::find,
+            bench::everything_is_measured_and_nothing_is_left,
+        )
+        .test("bench_cassandra_of_what_cannot_be", bench::what_cannot_be_is_refused)
         .run()
 }

@@ -46,6 +46,12 @@ impl Deferred {
         !self.commands.is_empty() && self.commands.contains_key(&shard)
     }
 
+    /// How much waits to be counted.
+    pub(super) fn len(&self) -> usize {
+        let commands = self.commands.values().map(VecDeque::len).sum::<usize>();
+        commands + self.mail.values().map(Vec::len).sum::<usize>()
+    }
+
     /// Commands for shards that are free. They are the next batch, and it is remembered since when they have waited.
     pub(super) fn take(&mut self, is_free: impl Fn(ShardId) -> bool) -> Vec<(ShardId, VecDeque<Late>)> {
         let free: Vec<_> = self.commands.extract_if(.., |shard, _| is_free(*shard)).collect();

@@ -10,6 +10,7 @@ mod exchange;
 mod facts;
 mod files;
 mod folder;
+mod gathering;
 mod identity;
 mod jobs;
 mod lanes;

@@ -12,7 +12,11 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 impl Worker {
     /// What has waited until its shard can take it is the next batch.
     pub(super) fn take_deferred(&mut self) {
-        for mail in self.deferred.take_mail(|shard| !self.host.is_committing(shard)) {
+        if self.gathering.is_on() {
+            self.gathering.look(self.present(), self.now);
+        }
+        let gathers = self.gathering.is_on();
+        for mail in self.deferred.take_mail(|shard| !gathers && !self.host.is_committing(shard)) {
             self.open(mail);
             self.commit_large();
         }
@@ -20,8 +24,8 @@ impl Worker {
             self.open(ask);
         }
         self.deferred.forget_taken(|shard| !self.host.is_undecided(shard));
-        let is_away = self.host.is_store_away();
-        for (shard, late) in self.deferred.take(|shard| !is_away && !self.host.is_undecided(shard)) {
+        let must_wait = gathers || self.host.is_store_away();
+        for (shard, late) in self.deferred.take(|shard| !must_wait && !self.host.is_undecided(shard)) {
             for Late { ticket, command, .. } in late {
                 // Its worker is this one, and whether it is allowed was seen before.
                 self.host.submit(shard, ticket, command.get(), self.moment);

@@ -24,6 +24,7 @@ use super::{
     acks::{Asked, LOOK_EVERY, Written},
     connection::{Connection, Received, State},
     deferred::{Deferred, Late},
+    gathering::Gathering,
     jobs::{Job, Rendered},
     lanes::Lanes,
     mail::{Cleared, Clearing, ListShard, Mail, Return},
@@ -84,6 +85,8 @@ pub(super) struct Worker {
     after_commit: Vec<Mail>,
     /// For shards that cannot take it now.
     pub(super) deferred: Deferred,
+    /// Between two commits on a store that is far away.
+    pub(super) gathering: Gathering,
     /// When somebody last looked who has waited long enough for the store.
     looked: Instant,
     /// Whether the store was away then.
@@ -140,6 +143,7 @@ impl Worker {
             acks: Asked::default(),
             after_commit: Vec::new(),
             deferred: Deferred::default(),
+            gathering: Gathering::default(),
             looked: now,
             was_away: false,
             watches: BTreeMap::new(),
@@ -202,6 +206,10 @@ impl Worker {
                 self.open(letter);
             }
             self.read_clients();
+            if self.gathering.is_on() {
+                // Those that were missing may have come.
+                self.take_deferred();
+            }
             self.finish_batch();
             self.maintain();
             self.send_to_peers();
@@ -212,6 +220,10 @@ impl Worker {
     fn idle(&self) -> Duration {
         let idle = if self.acks.is_late() { LOOK_EVERY } else { IDLE };
         let wait = self.shared.flush_every.map_or(idle, |every| every.min(idle));
+        let wait = match self.gathering.is_on() {
+            true => self.gathering.left(self.present(), self.now).map_or(wait, |left| left.min(wait)),
+            false => wait,
+        };
         self.peers_can_wait().map_or(wait, |peers| peers.min(wait))
     }
 
@@ -266,7 +278,9 @@ impl Worker {
     }
 
     pub(super) fn open(&mut self, mail: Mail) {
-        if let Some(shard) = mail.shard().filter(|shard| self.host.is_committing(*shard)) {
+        if let Some(shard) =
+            mail.shard().filter(|shard| self.gathering.is_on() || self.host.is_committing(*shard))
+        {
             return self.deferred.push_mail(shard, mail);
         }
         match mail {
@@ -534,7 +548,10 @@ impl Worker {
         let ticket = named(ticket, CommandName::of(&command.action));
         if let Some(refusal) = self.shared.forbids(&command.action) {
             self.released.replies.push((ticket, Answer::Refused(refusal)));
-        } else if self.deferred.has_commands(shard) || self.host.must_wait(shard, &command) {
+        } else if self.gathering.is_on()
+            || self.deferred.has_commands(shard)
+            || self.host.must_wait(shard, &command)
+        {
             let (since_ms, command) = (self.moment.elapsed_ms, OwnedCommand::new(command));
             self.deferred.push(shard, Late { since_ms, ticket, command });
         } else {
@@ -583,13 +600,21 @@ impl Worker {
             return false;
         }
         let mut released = mem::take(&mut self.released);
+        let present = self.present();
         let any = self.host.collect(wait, self.moment, &mut released);
-        for commit_ms in released.commits_ms.drain(..) {
-            self.metrics.sums.commit_seconds.observe(commit_ms as f64 / 1000.0);
+        for took_ms in released.commits_ms.drain(..) {
+            let took = Duration::from_millis(took_ms);
+            self.metrics.sums.commit_seconds.observe(took.as_secs_f64());
+            self.gathering.begin(took, present, self.now);
         }
         self.pass_on(&mut released);
         self.released = released;
         any
+    }
+
+    /// How many commands wait for commits, those under way or the next.
+    pub(super) fn present(&self) -> usize {
+        self.host.commands_under_way() + self.deferred.len()
     }
 
     /// Passes on what may be known.
@@ -802,6 +827,7 @@ impl Worker {
     fn stop(mut self) -> io::Result<()> {
         self.finish_batch();
         self.collect(true);
+        self.gathering.end();
         self.take_deferred();
         self.commit();
         self.collect(true);

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use super::args::Args;
 use super::edge::{Agent, Done, Edge};
+use super::must_be;
 use super::server::Server;
-use super::{go_on, must_be};
 use crate::commands::cluster::cable::Line;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 
 /// When nothing more has come through the line for so long, all has.
 const QUIET: Duration = Duration::from_millis(60);

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use quipu_edge::Edge;
 
 use super::args::Args;
-use super::go_on;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 
 /// Counters that are counted on.
 const KEYS: usize = 100;

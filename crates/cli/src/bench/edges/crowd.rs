@@ -10,11 +10,12 @@ use std::time::{Duration, Instant};
 
 use super::args::Args;
 use super::edge::{Agent, Done, Edge};
+use super::must_be;
 use super::server::{Server, Standing};
-use super::{go_on, must_be};
 use crate::commands::sim::progress;
 use crate::failure::Failure;
 use crate::interrupt;
+use crate::interrupt::go_on;
 
 /// How often the progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(200);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use quipu_edge::{Edge, Watch};
 
 use super::args::Args;
-use super::go_on;
 use super::must_be;
 use super::server::{Server, Standing};
 use crate::commands::sim::progress;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 
 /// Edges that come and go before the first look: what a server has of its first edges it keeps.
 const FIRST: usize = 20;

@@ -16,13 +16,12 @@ mod server;
 pub(crate) use args::Args;
 
 use std::path::Path;
-use std::sync::atomic::Ordering;
 
 use self::args::Part;
 use crate::bench::sites::write;
 use crate::commands::sim::output::print;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::{self, go_on};
 
 /// What was measured; nothing where it was not asked for.
 #[derive(Default)]
@@ -57,11 +56,6 @@ fn measure(args: &Args, folder: &Path) -> Result<Results, Failure> {
         }
     }
     Ok(results)
-}
-
-/// Has nobody asked to stop?
-fn go_on() -> Result<(), Failure> {
-    if interrupt::flag().load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
 }
 
 /// A count that is not what was counted is a failure of everything else that was measured.

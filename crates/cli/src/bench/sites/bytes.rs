@@ -1,12 +1,13 @@
 //! What goes over the wire for each add, beside what a gossip of full states would send.
 
 use super::args::Args;
-use super::group::{Group, go_on};
+use super::group::Group;
 use crate::bench::commands::Commands;
 use crate::bench::endpoint::Endpoint;
 use crate::bench::error::BenchError;
 use crate::bench::replies::Reply;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 use quipu_crdt::testing::Random;
 use std::path::Path;
 

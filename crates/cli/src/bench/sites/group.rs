@@ -4,10 +4,9 @@ use crate::bench::endpoint::Endpoint;
 use crate::commands::cluster::api::Api;
 use crate::commands::cluster::site::Site;
 use crate::failure::Failure;
-use crate::interrupt;
+use crate::interrupt::go_on;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// What takes longer than this does not come any more.
@@ -166,9 +165,4 @@ impl Group {
         let failed: Vec<String> = self.sites.iter_mut().filter_map(|site| site.wait().err()).collect();
         if failed.is_empty() { Ok(()) } else { Err(Failure::failed(failed.join("; "))) }
     }
-}
-
-/// Not when somebody has pressed Ctrl-C.
-pub(super) fn go_on() -> Result<(), Failure> {
-    if interrupt::flag().load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
 }

@@ -1,13 +1,14 @@
 //! How long it takes until a count at one site is seen at another, beside one link delay and two commits.
 
 use super::args::Args;
-use super::group::{Group, PATIENCE, go_on};
+use super::group::{Group, PATIENCE};
 use super::line::{self, Line};
 use crate::bench::commands::encode;
 use crate::bench::endpoint::{Conversation, Endpoint};
 use crate::bench::error::BenchError;
 use crate::bench::replies::Reply;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -1,11 +1,12 @@
 //! The CPU time of a server for each add, with two peers and alone.
 
 use super::args::Args;
-use super::group::{Group, go_on};
+use super::group::Group;
 use crate::bench::keys::Distribution;
 use crate::bench::load::{Contestant, End, Load};
 use crate::bench::round;
 use crate::failure::Failure;
+use crate::interrupt::go_on;
 use std::path::Path;
 use std::time::Duration;
 

@@ -116,6 +116,13 @@ impl Api {
         if values.is_empty() { Err(bad(name)) } else { Ok(whole(values.iter().sum())) }
     }
 
+    /// A metric without labels.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64, String> {
+        let text = self.metrics()?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok());
+        value.map(whole).ok_or_else(|| bad(name))
+    }
+
     fn metrics(&self) -> Result<String, String> {
         let response = self.agent.get(format!("{}/metrics", self.url)).call();
         let text = response.and_then(|mut it| it.body_mut().read_to_string());

@@ -1,9 +1,10 @@
 //! One site: `quipu serve` of this very program as a child process, which keeps its addresses when it is started again.
-//! `quipu bench sites` starts its sites so, too.
+//! Benchmarks start their servers so, too.
 
 use super::api::Api;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{self, BufRead as _, BufReader},
     net::{Ipv4Addr, SocketAddr},
@@ -33,6 +34,8 @@ pub(crate) struct Site {
     folder: PathBuf,
     /// As `--peers` has it.
     peers: String,
+    /// Where its data is, if it is not in its folder.
+    database: Option<Database>,
     /// Other flags.
     flags: Vec<String>,
     /// Where Redis clients connect. Known from the first start on, and the same ever after.
@@ -40,6 +43,15 @@ pub(crate) struct Site {
     /// Where HTTP clients connect.
     pub(crate) http: SocketAddr,
     running: Option<Running>,
+}
+
+/// A database that holds everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Database {
+    /// As `--storage` has it.
+    pub(crate) address: String,
+    /// How to get in: variables of the environment, which others do not see.
+    pub(crate) variables: Vec<(String, OsString)>,
 }
 
 /// A server of our own. Dropping it kills it.
@@ -65,7 +77,13 @@ pub(crate) enum StartError {
 impl Site {
     /// One without peers is alone.
     pub(crate) fn new(number: u16, folder: PathBuf, peers: String) -> Self {
-        Self { number, folder, peers, flags: Vec::new(), resp: ANY, http: ANY, running: None }
+        let (flags, database) = (Vec::new(), None);
+        Self { number, folder, peers, database, flags, resp: ANY, http: ANY, running: None }
+    }
+
+    /// One that is alone, and keeps everything in a database. Only its log is in the folder.
+    pub(crate) fn on(database: Database, number: u16, folder: PathBuf) -> Self {
+        Self { database: Some(database), ..Self::new(number, folder, String::new()) }
     }
 
     /// From the next start on it has these flags, too.
@@ -109,7 +127,13 @@ impl Site {
         variables.filter(|name| name.to_string_lossy().starts_with("QUIPU_")).for_each(|name| {
             command.env_remove(name);
         });
-        command.arg("serve").arg("--data").arg(self.folder.join(folder_name(self.number)));
+        command.arg("serve");
+        match &self.database {
+            None => command.arg("--data").arg(self.folder.join(folder_name(self.number))),
+            Some(Database { address, variables }) => {
+                command.envs(variables.iter().cloned()).args(["--storage", address])
+            }
+        };
         command.args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()]);
         command.args(["--site", &self.number.to_string()]);
         if !self.peers.is_empty() {
