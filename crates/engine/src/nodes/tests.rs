@@ -178,6 +178,33 @@ fn a_node_that_drains_gives_all_away_unless_it_is_the_last() {
     assert_eq!(first.turn(300), (0, 0));
 }
 
+/// What is asked of the store can be done and not be heard of.
+#[test]
+fn what_a_node_has_taken_unheard_it_opens_or_gives_away() {
+    let memory = Memory::new();
+    let (mut first, mut second) = (Place::new(&memory, 1), Place::new(&memory, 2));
+    first.turn(0);
+    second.turn(0);
+    assert_eq!((first.turn(100), second.turn(100)), ((0, 2), (2, 0)));
+    let theirs = *second.open.first().unwrap();
+    // The first has all it should have, and has taken one more of which it knows nothing.
+    second.log.release(theirs).unwrap();
+    second.open.remove(&theirs);
+    first.log.take(theirs).unwrap();
+    assert_eq!(second.turn(200), (0, 0), "it has an owner that is there");
+    let advice = first.look(200);
+    assert_eq!((advice.take.len(), advice.release.len()), (0, 0));
+    assert_eq!(advice.free.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [theirs]);
+    first.log.release(theirs).unwrap();
+    assert_eq!(second.turn(300), (1, 0));
+    assert_eq!(first.look(400).routes, second.look(400).routes);
+    // One that it should have it takes, however often it was taken before.
+    let own = *first.open.first().unwrap();
+    first.open.remove(&own);
+    assert_eq!(second.turn(500), (0, 0));
+    assert_eq!(first.turn(500), (1, 0));
+}
+
 #[test]
 fn one_speaks_and_has_all_shards_while_they_are_together() {
     let memory = Memory::new();

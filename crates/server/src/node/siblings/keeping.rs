@@ -251,6 +251,11 @@ fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
             shared.post(shared.owner(shard), Mail::Take { shard, seen });
         }
     }
+    for (shard, seen) in advice.free {
+        if moving.insert(shard) {
+            shared.post(shared.owner(shard), Mail::Free { shard, seen });
+        }
+    }
     for shard in advice.release {
         if moving.insert(shard) {
             shared.post(shared.owner(shard), Mail::Release { shard });
