@@ -139,6 +139,10 @@ pub enum Flaw {
     NodesBeforeFences,
     /// A node relies on what it has from when it was told that its words are written, and has never lapsed before.
     TrustsSlowBeats,
+    /// What a node has by its fence alone is for anybody.
+    OverlooksUnheard,
+    /// A node is not told that others have taken what it has.
+    NeverDoubts,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -259,6 +263,7 @@ impl Keeper {
         let fences: BTreeMap<ShardId, &Held> = held.iter().map(|held| (held.shard, held)).collect();
         let owner = |shard: ShardId| match fences.get(&shard).and_then(|held| held.by) {
             _ if holding.has(shard, self.seat) => Some(own),
+            Some(node) if node == own && self.flaw == Some(Flaw::OverlooksUnheard) => None,
             other => other.filter(|node| *node == own || present.contains_key(node)),
         };
         // Taken, or given back, by an attempt of which this node has not heard. For the others it is this one's, so that it
@@ -289,7 +294,7 @@ impl Keeper {
                 (Some(owner), false) if *owner == own => advice.release.push(*shard),
                 _ => {}
             }
-            if *owner == Some(own) && is_doubtful(shard) {
+            if *owner == Some(own) && is_doubtful(shard) && self.flaw != Some(Flaw::NeverDoubts) {
                 advice.doubtful.push(*shard);
             }
             if let Some(node) = owner.or(*wanted) {

@@ -65,10 +65,10 @@ fn much_happens() {
         sum.stored_late += one.stored_late;
         sum.refused_late += one.refused_late;
     }
-    assert!(sum.acknowledged > 10_000 && sum.passed_on > 5_000, "{sum:?}");
-    assert!(sum.taken > 400 && sum.released > 100 && sum.too_late > 10, "{sum:?}");
-    assert!(sum.halts > 100 && sum.in_doubt > 20 && sum.fenced > 100, "{sum:?}");
-    assert!(sum.reads_alone > 500 && sum.stored_late > 20 && sum.refused_late > 20, "{sum:?}");
+    assert!(sum.acknowledged > 5_000 && sum.passed_on > 5_000, "{sum:?}");
+    assert!(sum.taken > 300 && sum.released > 100 && sum.too_late > 10, "{sum:?}");
+    assert!(sum.halts > 60 && sum.in_doubt > 20 && sum.fenced > 100, "{sum:?}");
+    assert!(sum.reads_alone > 500 && sum.stored_late > 20 && sum.refused_late > 10, "{sum:?}");
     let troubles: Vec<Trouble> =
         (0..100).flat_map(|seed| Plan::of(seed).troubles).map(|planned| planned.trouble).collect();
     let count = |is: fn(&Trouble) -> bool| troubles.iter().filter(|trouble| is(trouble)).count();
@@ -263,4 +263,11 @@ fn nodes_that_speak_without_asking_are_caught() {
 #[test]
 fn nodes_that_look_in_the_wrong_order_are_caught() {
     Variant::keeper(nodes::Flaw::NodesBeforeFences, |seed| coming_back(seed, Call::Held)).is_caught();
+}
+
+/// What this simulation has brought to light.
+#[test]
+fn shards_that_nobody_knows_of_are_caught() {
+    Variant::keeper(nodes::Flaw::OverlooksUnheard, Plan::of).is_caught();
+    Variant::keeper(nodes::Flaw::NeverDoubts, Plan::of).is_caught();
 }
