@@ -521,7 +521,7 @@ impl<L: Log, T: Table> Host<L, T> {
             Settled::Unknown(error) => running.state = State::Unsettled { outputs, why: error.to_string() },
             Settled::Lost => {
                 running.state = State::Lost;
-                released.refuse(outputs, &Refusal::InDoubt(why));
+                released.refuse(outputs, &self.discipline.in_doubt(why));
             }
             Settled::Nothing => {
                 // The store does not know of it any more, so it cannot come to be stored: look what there is.
@@ -597,7 +597,7 @@ impl<L: Log, T: Table> Host<L, T> {
             Some(checkpointer) => {
                 checkpointer.offer(id, position, rows);
             }
-            None => match self.store.checkpoint(id, position, &rows) {
+            None => match self.discipline.checkpoint(&mut self.store, id, position, &rows) {
                 Ok(()) => self.finish_checkpoint(id, position),
                 // The log has it all; it will be tried again from there.
                 Err(_) => self.reload(id, now),

@@ -78,6 +78,9 @@ pub struct Advice {
     pub take: Vec<(ShardId, Option<Fenced>)>,
     /// This node has these, and they are for another one that is there.
     pub release: Vec<ShardId>,
+    /// By their fences this node has these, and it has not: they were taken, or given back, without an answer. They are for
+    /// another one, which waits for this one ([`crate::Host::free`]).
+    pub free: Vec<(ShardId, Option<Fenced>)>,
     /// This node has these, and by their fences it has not: it is to ask them ([`crate::Host::confirm`]).
     pub doubtful: Vec<ShardId>,
     /// What is to be done about the seat of the one that speaks for the site.
@@ -86,6 +89,8 @@ pub struct Advice {
     pub routes: BTreeMap<ShardId, NodeId>,
     /// Who is there, this node included.
     pub present: BTreeMap<NodeId, Registered>,
+    /// All of them are known to be alive: a node that has just started may see some that are not any more.
+    pub is_certain: bool,
     /// Where each log stands, as far as any was ever taken.
     pub held: Vec<Held>,
 }
@@ -124,8 +129,31 @@ pub struct Keeper {
     /// What this node has written last.
     own: Registered,
     trust: Trust,
-    /// The last count of each other node, and when it was new here.
-    heard: BTreeMap<NodeId, (u64, u64)>,
+    heard: BTreeMap<NodeId, Heard>,
+    flaw: Option<Flaw>,
+}
+
+/// What was last heard of another node.
+#[derive(Debug, Clone, Copy)]
+struct Heard {
+    count: u64,
+    /// When that was new here.
+    at_ms: u64,
+    /// It has counted since it was first seen.
+    has_counted: bool,
+}
+
+/// Wrong ways, for tests that must catch them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// Who is there is looked at before who has which shard.
+    NodesBeforeFences,
+    /// A node relies on what it has from when it was told that its words are written, and has never lapsed before.
+    TrustsSlowBeats,
+    /// What a node has by its fence alone is for anybody.
+    OverlooksUnheard,
+    /// A node is not told that others have taken what it has.
+    NeverDoubts,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -170,7 +198,14 @@ impl Keeper {
     ) -> Self {
         let own = Registered { node: registry.own(), count: 0, drains: false, about };
         let trust = Trust { epoch: 0, until_ms: 0 };
-        Self { registry, shards, seat, silence_ms, own, trust, heard: BTreeMap::new() }
+        Self { registry, shards, seat, silence_ms, own, trust, heard: BTreeMap::new(), flaw: None }
+    }
+
+    /// Chooses a wrong way.
+    #[cfg(feature = "testing")]
+    pub fn with_flaw(mut self, flaw: Option<Flaw>) -> Self {
+        self.flaw = flaw;
+        self
     }
 
     /// Writes that this node is there, and whether it gives its shards away. `clock` tells this node's time.
@@ -179,6 +214,10 @@ impl Keeper {
         self.own.count += 1;
         self.own.drains = drains;
         self.registry.write(&self.own)?;
+        if self.flaw == Some(Flaw::TrustsSlowBeats) {
+            self.trust.until_ms = clock() + self.silence_ms * TRUSTED_PERCENT / 100;
+            return Ok(self.trust);
+        }
         // Whoever looked before this was seen may have found silence, if it came too late.
         if clock() >= self.trust.until_ms {
             self.trust.epoch += 1;
@@ -195,8 +234,12 @@ impl Keeper {
     ) -> Result<Advice, LookError> {
         let began_ms = clock();
         // Fences first: one that was seen before its owner was found silent has changed if the owner is at work again.
-        let held = self.registry.held()?;
-        let nodes = self.registry.nodes()?;
+        let (held, nodes) = if self.flaw == Some(Flaw::NodesBeforeFences) {
+            let nodes = self.registry.nodes()?;
+            (self.registry.held()?, nodes)
+        } else {
+            (self.registry.held()?, self.registry.nodes()?)
+        };
         let seen_ms = clock();
         let own = self.own.node;
         if self.own.count > 0 && !nodes.iter().any(|it| it.node == own) {
@@ -205,13 +248,16 @@ impl Keeper {
         self.heard.retain(|node, _| nodes.iter().any(|it| it.node == *node));
         for it in nodes.iter().filter(|it| it.node != own) {
             match self.heard.get_mut(&it.node) {
-                Some((count, _)) if *count == it.count => {}
-                Some(heard) => *heard = (it.count, seen_ms),
-                None => _ = self.heard.insert(it.node, (it.count, seen_ms)),
+                Some(heard) if heard.count == it.count => {}
+                Some(heard) => *heard = Heard { count: it.count, at_ms: seen_ms, has_counted: true },
+                None => {
+                    let heard = Heard { count: it.count, at_ms: seen_ms, has_counted: false };
+                    self.heard.insert(it.node, heard);
+                }
             }
         }
         let is_silent = |node: NodeId| {
-            let heard = self.heard.get(&node).map(|(_, at_ms)| began_ms.saturating_sub(*at_ms));
+            let heard = self.heard.get(&node).map(|heard| began_ms.saturating_sub(heard.at_ms));
             node != own && heard.is_none_or(|ago_ms| ago_ms >= self.silence_ms)
         };
         let present = nodes.into_iter().filter(|it| !is_silent(it.node)).map(|it| (it.node, it)).collect();
@@ -231,10 +277,13 @@ impl Keeper {
         let fences: BTreeMap<ShardId, &Held> = held.iter().map(|held| (held.shard, held)).collect();
         let owner = |shard: ShardId| match fences.get(&shard).and_then(|held| held.by) {
             _ if holding.has(shard, self.seat) => Some(own),
-            // Taken by an attempt of which this node has not heard, or lost.
-            Some(node) if node == own => None,
-            other => other.filter(|node| present.contains_key(node)),
+            Some(node) if node == own && self.flaw == Some(Flaw::OverlooksUnheard) => None,
+            other => other.filter(|node| *node == own || present.contains_key(node)),
         };
+        // Taken, or given back, by an attempt of which this node has not heard. For the others it is this one's, so that it
+        // alone can go on with it, or give it away.
+        let is_unheard =
+            |owner: &Option<NodeId>, shard| *owner == Some(own) && !holding.has(shard, self.seat);
         let owners: Vec<Option<NodeId>> = self.shards.iter().map(|shard| owner(*shard)).collect();
         let sitting = owner(self.seat);
         // Whoever has it keeps it as long as it takes shards at all.
@@ -245,25 +294,29 @@ impl Keeper {
         let is_doubtful = |shard: &ShardId| fences.get(shard).and_then(|held| held.by) != Some(own);
         let seat = SeatAdvice {
             speaker: sitting.or(speaker),
-            take: (sitting.is_none() && speaker == Some(own)).then(|| fence(&self.seat)),
-            release: sitting == Some(own) && speaker != Some(own),
-            doubtful: sitting == Some(own) && is_doubtful(&self.seat),
+            take: ((sitting.is_none() && speaker == Some(own)) || is_unheard(&sitting, self.seat))
+                .then(|| fence(&self.seat)),
+            release: holding.seat && speaker != Some(own),
+            doubtful: holding.seat && is_doubtful(&self.seat),
         };
         let mut advice = Advice { seat, ..Advice::default() };
         for ((shard, owner), wanted) in self.shards.iter().zip(&owners).zip(&wanted) {
             match (owner, *wanted == Some(own)) {
+                (_, false) if is_unheard(owner, *shard) => advice.free.push((*shard, fence(shard))),
+                (_, true) if is_unheard(owner, *shard) => advice.take.push((*shard, fence(shard))),
                 (None, true) => advice.take.push((*shard, fence(shard))),
                 (Some(owner), false) if *owner == own => advice.release.push(*shard),
                 _ => {}
             }
-            if *owner == Some(own) && is_doubtful(shard) {
+            if *owner == Some(own) && is_doubtful(shard) && self.flaw != Some(Flaw::NeverDoubts) {
                 advice.doubtful.push(*shard);
             }
             if let Some(node) = owner.or(*wanted) {
                 advice.routes.insert(*shard, node);
             }
         }
-        Advice { present, held, ..advice }
+        let is_alive = |node: &NodeId| *node == own || self.heard.get(node).is_some_and(|it| it.has_counted);
+        Advice { is_certain: present.keys().all(is_alive), present, held, ..advice }
     }
 }
 

@@ -8,6 +8,7 @@
 //! - [`trace`]: long random traces of handoff replicas with every condition checked at every step.
 //! - [`filters`]: the experiments with the forgetful Bloom filter.
 //! - [`system`]: the whole system, the real engine at several sites with everything that can go wrong.
+//! - [`nodes`]: one site of several nodes over a store that they share.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
 pub mod borrow;
@@ -15,6 +16,7 @@ pub mod bounded;
 pub mod core;
 pub mod filters;
 pub mod handoff;
+pub mod nodes;
 pub mod report;
 mod run;
 pub mod system;

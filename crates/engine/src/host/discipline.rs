@@ -2,10 +2,10 @@
 //!
 //! Without the feature `testing` there is one way, and choosing costs nothing.
 
-use quipu_storage::ShardId;
+use quipu_storage::{Log, Position, ShardId, StorageError, Store, Table, Write};
 
 use super::Released;
-use crate::Outputs;
+use crate::{Outputs, Refusal};
 
 /// When what leaves the process leaves it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,6 +28,13 @@ pub enum Discipline {
     /// Wrong: a node that may have lost a shard without knowing speaks of what it has in memory.
     #[cfg(feature = "testing")]
     TrustsBlindly,
+    /// Wrong: of a commit that nobody knows the outcome of it is said that it was not stored, when the shard has another
+    /// owner.
+    #[cfg(feature = "testing")]
+    DeniesDoubt,
+    /// Wrong: the log forgets what a checkpoint covers before the table has it.
+    #[cfg(feature = "testing")]
+    MarksBeforeRows,
 }
 
 impl Discipline {
@@ -69,5 +76,30 @@ impl Discipline {
         return self == Self::CheckpointsUncommitted;
         #[cfg(not(feature = "testing"))]
         false
+    }
+
+    /// What is said of a command that only the shard's new owner knows the outcome of.
+    pub(super) fn in_doubt(self, why: String) -> Refusal {
+        #[cfg(feature = "testing")]
+        if self == Self::DeniesDoubt {
+            return Refusal::NotHere;
+        }
+        Refusal::InDoubt(why)
+    }
+
+    /// Brings the table up to date, and lets the log forget what it holds then.
+    pub(super) fn checkpoint<L: Log, T: Table>(
+        self,
+        store: &mut Store<L, T>,
+        shard: ShardId,
+        position: Position,
+        rows: &[Write],
+    ) -> Result<(), StorageError> {
+        #[cfg(feature = "testing")]
+        if self == Self::MarksBeforeRows {
+            store.log().checkpoint(&[quipu_storage::Mark { shard, position }])?;
+            return store.table().put(shard, rows);
+        }
+        store.checkpoint(shard, position, rows)
     }
 }

@@ -76,9 +76,21 @@ impl<L: Log, T: Table> Host<L, T> {
             }
         }
         self.forget_shard(id, released);
-        // If this is not heard the others find out by themselves that it is not open here.
+        // If this is not heard, the node finds at the fence that it still has the shard when it looks around again.
         let _ = self.store.log().release(id);
         Ok(())
+    }
+
+    /// Gives a shard back that is not open here, and is this node's by its fence: it was taken, or given back, without an
+    /// answer. If the fence does not stand as it was seen nothing is done.
+    pub fn free(&mut self, id: ShardId, seen: Option<Fenced>) -> Result<(), StorageError> {
+        if self.running(id).is_some() {
+            return Ok(());
+        }
+        match self.store.log().take_seen(id, seen)? {
+            Some(_) => self.store.log().release(id),
+            None => Ok(()),
+        }
     }
 
     /// Forgets the shards that other nodes have taken, and says which they are.

@@ -121,10 +121,12 @@ fn a_node_alone_takes_everything_and_shares_it_with_the_next() {
     let (mut first, mut second) = (Place::new(&memory, 1), Place::new(&memory, 2));
     assert_eq!(first.turn(0), (4, 0));
     assert_eq!(second.turn(100), (0, 0), "they are not free yet");
+    assert!(!second.look(100).is_certain, "the other one may have been gone for long");
     assert_eq!(second.look(100).routes[&ShardId(3)], NodeId(1));
     assert_eq!(first.turn(500), (0, 2));
     assert_eq!(first.turn(550), (0, 0), "what is for another is not taken back");
     assert_eq!(second.turn(600), (2, 0));
+    assert!(second.look(600).is_certain);
     assert_eq!((first.turn(1_000), second.turn(1_100)), ((0, 0), (0, 0)));
     assert_eq!(first.look(1_200).routes, second.look(1_200).routes);
 }
@@ -176,6 +178,33 @@ fn a_node_that_drains_gives_all_away_unless_it_is_the_last() {
     assert_eq!(first.turn(100), (0, 4));
     assert_eq!(second.turn(200), (4, 0));
     assert_eq!(first.turn(300), (0, 0));
+}
+
+/// What is asked of the store can be done and not be heard of.
+#[test]
+fn what_a_node_has_taken_unheard_it_opens_or_gives_away() {
+    let memory = Memory::new();
+    let (mut first, mut second) = (Place::new(&memory, 1), Place::new(&memory, 2));
+    first.turn(0);
+    second.turn(0);
+    assert_eq!((first.turn(100), second.turn(100)), ((0, 2), (2, 0)));
+    let theirs = *second.open.first().unwrap();
+    // The first has all it should have, and has taken one more of which it knows nothing.
+    second.log.release(theirs).unwrap();
+    second.open.remove(&theirs);
+    first.log.take(theirs).unwrap();
+    assert_eq!(second.turn(200), (0, 0), "it has an owner that is there");
+    let advice = first.look(200);
+    assert_eq!((advice.take.len(), advice.release.len()), (0, 0));
+    assert_eq!(advice.free.iter().map(|(shard, _)| *shard).collect::<Vec<_>>(), [theirs]);
+    first.log.release(theirs).unwrap();
+    assert_eq!(second.turn(300), (1, 0));
+    assert_eq!(first.look(400).routes, second.look(400).routes);
+    // One that it should have it takes, however often it was taken before.
+    let own = *first.open.first().unwrap();
+    first.open.remove(&own);
+    assert_eq!(second.turn(500), (0, 0));
+    assert_eq!(first.turn(500), (1, 0));
 }
 
 #[test]

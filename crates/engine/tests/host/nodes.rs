@@ -6,7 +6,7 @@ use quipu_engine::{
 };
 use quipu_storage::NodeId;
 use quipu_storage::{
-    Fenced, Flush, Registry as _, ShardId, StorageError, Store,
+    Fenced, Flush, Log as _, Registry as _, ShardId, StorageError, Store,
     memory::{Fault, Memory, MemoryLog, MemoryTable},
 };
 
@@ -122,6 +122,23 @@ fn who_doubts_asks_the_fence() {
     assert!(ask(&mut one));
     other.take(&memory);
     assert!(!ask(&mut one));
+}
+
+#[test]
+fn what_is_this_nodes_by_its_fence_alone_is_given_back() {
+    let memory = Memory::new();
+    let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));
+    memory.log_of(NodeId(1)).take(SHARD).unwrap();
+    let old = seen(&memory);
+    let held_by = || memory.registry(NodeId(0)).held().unwrap()[0].by;
+    assert_eq!(held_by(), Some(NodeId(1)));
+    one.host.free(SHARD, old).unwrap();
+    assert_eq!(held_by(), None);
+    assert!(other.take(&memory));
+    one.host.free(SHARD, old).unwrap();
+    assert_eq!(held_by(), Some(NodeId(2)), "it does not stand as it was seen");
+    other.host.free(SHARD, seen(&memory)).unwrap();
+    assert_eq!(held_by(), Some(NodeId(2)), "it is open");
 }
 
 #[test]

@@ -155,7 +155,18 @@ impl Worker {
             Err(why) => tracing::debug!(shard = shard.0, "not released yet: {why}"),
         }
         self.pass_on(&mut released);
-        siblings.released(shard, closed.is_ok());
+        // One that was not open here is gone too.
+        siblings.released(shard, !self.host.is_open(shard));
+        self.shared.tell_others_to_look();
+    }
+
+    /// Gives back a shard that this node has taken, or given back, without having heard of it.
+    pub(super) fn free_shard(&mut self, shard: ShardId, seen: Option<Fenced>) {
+        let Some(siblings) = self.shared.siblings.clone() else { return };
+        if let Err(why) = self.host.free(shard, seen) {
+            tracing::debug!(shard = shard.0, "not given back yet: {why}");
+        }
+        siblings.took(shard, Ok(false));
         self.shared.tell_others_to_look();
     }
 

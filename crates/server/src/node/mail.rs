@@ -48,6 +48,8 @@ pub(super) enum Mail {
     Passed { shard: ShardId, passed: Passed, in_lane: bool },
     /// Take a shard, if its fence stands so.
     Take { shard: ShardId, seen: Option<Fenced> },
+    /// Give back a shard that is this node's by its fence alone, if that stands so.
+    Free { shard: ShardId, seen: Option<Fenced> },
     /// Ask a shard's fence whether it is still this node's.
     Confirm { shard: ShardId },
     /// Give a shard back, for another node.

@@ -304,6 +304,7 @@ impl Worker {
             Mail::Group { shard, commands, answer } => self.open_group(shard, &commands, answer),
             Mail::Passed { shard, passed, in_lane } => self.take_passed(shard, passed, in_lane),
             Mail::Take { shard, seen } => self.take_shard(shard, seen),
+            Mail::Free { shard, seen } => self.free_shard(shard, seen),
             Mail::Confirm { shard } => self.host.confirm(shard),
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));

@@ -1,13 +1,20 @@
 //! What clients ask for: counters, calls, and attempts to make them.
 
-use super::plan::Plan;
 use crate::core::Millis;
 use quipu_engine::{Beyond, Limits, Shards};
 use quipu_storage::ShardId;
 
+/// Where wall clocks begin: some day in 2025.
+const UNIX_MS: u64 = 1_750_000_000_000;
+
+/// The right time, by which clients make ids.
+pub(crate) fn unix_ms(now: Millis) -> u64 {
+    UNIX_MS + now
+}
+
 /// What a counter is used for. Checks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// Only plain adds of positive amounts.
     Plain,
     /// Adds and subtractions with ids, and plain ones.
@@ -20,12 +27,12 @@ pub(super) enum Kind {
 
 /// A counter.
 #[derive(Debug, Clone)]
-pub(super) struct Key {
-    pub(super) name: Vec<u8>,
-    pub(super) shard: ShardId,
-    pub(super) kind: Kind,
+pub(crate) struct Key {
+    pub(crate) name: Vec<u8>,
+    pub(crate) shard: ShardId,
+    pub(crate) kind: Kind,
     /// Of a bounded counter.
-    pub(super) limits: Limits,
+    pub(crate) limits: Limits,
     /// The next digit, of a counter that is reset.
     digit: u32,
 }
@@ -34,7 +41,7 @@ pub(super) struct Key {
 const DIGITS_MAX: u32 = 28;
 
 impl Key {
-    pub(super) fn new(kind: Kind, number: usize, plan: &Plan) -> Self {
+    pub(crate) fn new(kind: Kind, number: usize, shards: u16, room: i64) -> Self {
         let letter = match kind {
             Kind::Plain => 'p',
             Kind::Ids => 'i',
@@ -42,8 +49,7 @@ impl Key {
             Kind::Resets => 'r',
         };
         let name = format!("{letter}{number}").into_bytes();
-        let shards = Shards::new(plan.shards).expect("a power of two");
-        let room = plan.work.room;
+        let shards = Shards::new(shards).expect("a power of two");
         // Bounds on both sides, below alone, and above alone.
         let (minimum, maximum) = match number % 3 {
             0 => (Some(0), Some(room)),
@@ -55,7 +61,7 @@ impl Key {
     }
 
     /// The amount of the next call on a counter that is reset, if it has room for one.
-    pub(super) fn next_amount(&mut self) -> Option<i64> {
+    pub(crate) fn next_amount(&mut self) -> Option<i64> {
         let digit = self.digit;
         if digit == DIGITS_MAX {
             return None;
@@ -67,17 +73,17 @@ impl Key {
 
 /// An operation's id.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Id {
+pub(crate) struct Id {
     /// Of all operations of the run.
-    pub(super) number: usize,
-    pub(super) bytes: Box<[u8]>,
+    pub(crate) number: usize,
+    pub(crate) bytes: Box<[u8]>,
     /// Does it tell its age?
-    pub(super) aged: bool,
+    pub(crate) aged: bool,
 }
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Act {
+pub(crate) enum Act {
     Add { amount: i64, beyond: Beyond, remote_ms: Millis },
     Get,
     Reset { to: Option<i64> },
@@ -88,24 +94,24 @@ pub(super) enum Act {
 
 /// Something that a client wants done once.
 #[derive(Debug, Clone)]
-pub(super) struct Call {
-    pub(super) key: usize,
-    pub(super) act: Act,
-    pub(super) id: Option<Id>,
-    pub(super) producer: u32,
-    pub(super) since_ms: Millis,
+pub(crate) struct Call {
+    pub(crate) key: usize,
+    pub(crate) act: Act,
+    pub(crate) id: Option<Id>,
+    pub(crate) producer: u32,
+    pub(crate) since_ms: Millis,
 }
 
 impl Call {
     /// May it wait for other sites before it changes something?
-    pub(super) fn may_wait(&self) -> bool {
+    pub(crate) fn may_wait(&self) -> bool {
         matches!(self.act, Act::Create { .. } | Act::Add { remote_ms: 1.., .. })
     }
 }
 
 /// How far an attempt has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(crate) enum Stage {
     /// On its way to the site.
     Sent,
     /// Taken by the engine, not yet part of a commit.
@@ -118,20 +124,20 @@ pub(super) enum Stage {
 
 /// A call that is made at a site. Its number is the engine's ticket.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Attempt {
-    pub(super) call: usize,
+pub(crate) struct Attempt {
+    pub(crate) call: usize,
     /// Nobody waits for the answer of a probe.
-    pub(super) client: Option<usize>,
-    pub(super) site: usize,
-    pub(super) stage: Stage,
+    pub(crate) client: Option<usize>,
+    pub(crate) site: usize,
+    pub(crate) stage: Stage,
     /// What it changed has numbers after this one in the site's stream,
-    pub(super) after: u64,
+    pub(crate) after: u64,
     /// up to this one, unless it had to wait for other sites.
-    pub(super) upto: u64,
+    pub(crate) upto: u64,
 }
 
 impl Attempt {
-    pub(super) fn new(call: usize, client: Option<usize>, site: usize) -> Self {
+    pub(crate) fn new(call: usize, client: Option<usize>, site: usize) -> Self {
         Self { call, client, site, stage: Stage::Sent, after: 0, upto: 0 }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What was acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Acked {
+pub(crate) enum Acked {
     Added { applied: i64 },
     Reset,
     Created,
@@ -33,7 +33,7 @@ pub(super) struct Claim {
 
 /// What became of a change that a site has acknowledged and does not know any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(crate) enum Fate {
     /// Nobody knows it.
     Lost,
     /// That cannot be told.

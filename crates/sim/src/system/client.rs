@@ -1,8 +1,7 @@
 //! Clients: what they ask for next, and what they do when no answer comes.
 
-use super::calls::{Act, Call, Id, Key, Kind};
-use super::plan::{Mix, Plan};
-use super::site::Site;
+use super::calls::{Act, Call, Id, Key, Kind, unix_ms};
+use super::plan::{Mix, Work};
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
 use quipu_engine::Beyond;
@@ -13,24 +12,24 @@ const STALE_MAX: usize = 8;
 
 /// A call that waits for its answer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
-    pub(super) call: usize,
-    pub(super) attempt: usize,
+pub(crate) struct Waiting {
+    pub(crate) call: usize,
+    pub(crate) attempt: usize,
     /// How often it was tried.
-    pub(super) tries: usize,
-    pub(super) site: usize,
+    pub(crate) tries: usize,
+    pub(crate) site: usize,
 }
 
 /// A client. It has one call at a time.
 #[derive(Debug)]
-pub(super) struct Client {
-    pub(super) number: usize,
+pub(crate) struct Client {
+    pub(crate) number: usize,
     /// The site that it asks first.
-    pub(super) home: usize,
-    pub(super) random: Random,
+    pub(crate) home: usize,
+    pub(crate) random: Random,
     /// Timers of an earlier turn mean nothing any more.
-    pub(super) turn: u32,
-    pub(super) waiting: Option<Waiting>,
+    pub(crate) turn: u32,
+    pub(crate) waiting: Option<Waiting>,
     /// Its last operation with an id.
     last: Option<usize>,
     /// Its operations whose ids tell their age.
@@ -41,8 +40,8 @@ pub(super) struct Client {
 
 /// What clients know in common about the counters.
 #[derive(Debug, Default)]
-pub(super) struct Pool {
-    pub(super) keys: Vec<Key>,
+pub(crate) struct Pool {
+    pub(crate) keys: Vec<Key>,
     /// By kind, the counters in use.
     plain: Vec<usize>,
     ids: Vec<usize>,
@@ -51,31 +50,35 @@ pub(super) struct Pool {
     /// Counters that only grow, for edges: those of clients, if they have any.
     for_edges: Vec<usize>,
     /// Counters that were created, or are there already.
-    pub(super) ready: Vec<bool>,
+    pub(crate) ready: Vec<bool>,
     operations: usize,
+    /// Over which the counters are spread.
+    shards: u16,
+    room: i64,
 }
 
 impl Pool {
-    pub(super) fn new(plan: &Plan) -> Self {
-        let mut pool = Self::default();
-        let Mix { plain, ids, bounded, resets } = plan.work.mix;
+    /// The counters that this work is about; with some for edges, if there are any.
+    pub(crate) fn new(work: &Work, shards: u16, edges: bool) -> Self {
+        let mut pool = Self { shards, room: work.room, ..Self::default() };
+        let Mix { plain, ids, bounded, resets } = work.mix;
         let kinds =
             [(Kind::Plain, plain), (Kind::Ids, ids), (Kind::Bounded, bounded), (Kind::Resets, resets)];
         for (kind, _) in kinds.into_iter().filter(|(_, weight)| *weight > 0) {
-            for _ in 0..plan.work.keys {
-                let number = pool.add(kind, plan);
+            for _ in 0..work.keys {
+                let number = pool.add(kind);
                 pool.of(kind).push(number);
             }
         }
         pool.for_edges.clone_from(&pool.plain);
-        if pool.for_edges.is_empty() && !plan.fleet.is_empty() {
-            pool.for_edges = (0..plan.work.keys).map(|_| pool.add(Kind::Plain, plan)).collect();
+        if pool.for_edges.is_empty() && edges {
+            pool.for_edges = (0..work.keys).map(|_| pool.add(Kind::Plain)).collect();
         }
         pool
     }
 
     /// A counter that an edge or a relay may count on.
-    pub(super) fn for_fleet(&self, bounded: bool, random: &mut Random) -> Option<usize> {
+    pub(crate) fn for_fleet(&self, bounded: bool, random: &mut Random) -> Option<usize> {
         let bounded = self.bounded.iter().filter(|key| bounded && self.ready[**key]);
         let all: Vec<usize> = self.for_edges.iter().chain(&self.ids).chain(bounded).copied().collect();
         (!all.is_empty()).then(|| *random.pick(&all))
@@ -90,31 +93,31 @@ impl Pool {
         }
     }
 
-    fn add(&mut self, kind: Kind, plan: &Plan) -> usize {
+    fn add(&mut self, kind: Kind) -> usize {
         let number = self.keys.len();
-        self.keys.push(Key::new(kind, number, plan));
+        self.keys.push(Key::new(kind, number, self.shards, self.room));
         self.ready.push(false);
         number
     }
 
     /// The amount of the next call on one of the counters that are reset. One that has no digit left is replaced.
-    fn next_amount(&mut self, place: usize, plan: &Plan) -> (usize, i64) {
+    fn next_amount(&mut self, place: usize) -> (usize, i64) {
         let key = self.resets[place];
         if let Some(amount) = self.keys[key].next_amount() {
             return (key, amount);
         }
-        let key = self.add(Kind::Resets, plan);
+        let key = self.add(Kind::Resets);
         self.resets[place] = key;
         (key, self.keys[key].next_amount().expect("a new counter has all its digits"))
     }
 }
 
 impl Client {
-    pub(super) fn new(number: usize, plan: &Plan) -> Self {
-        let random = Random::stream(plan.seed, &format!("system: client {number}"));
+    pub(crate) fn new(number: usize, home: usize, seed: u64) -> Self {
+        let random = Random::stream(seed, &format!("system: client {number}"));
         Self {
             number,
-            home: number % plan.sites,
+            home,
             random,
             turn: 0,
             waiting: None,
@@ -125,12 +128,12 @@ impl Client {
     }
 
     /// How long it thinks before its next call.
-    pub(super) fn think_ms(&mut self, plan: &Plan) -> Millis {
-        1 + self.random.bits() % (2 * plan.work.think_ms)
+    pub(crate) fn think_ms(&mut self, work: &Work) -> Millis {
+        1 + self.random.bits() % (2 * work.think_ms)
     }
 
     /// Is done with a call.
-    pub(super) fn done(&mut self, number: usize, call: &Call) {
+    pub(crate) fn done(&mut self, number: usize, call: &Call) {
         self.waiting = None;
         let Some(id) = call.id.as_ref().filter(|_| matches!(call.act, Act::Add { .. })) else { return };
         self.last = Some(number);
@@ -146,22 +149,22 @@ impl Client {
     }
 
     /// An operation of long ago, to be tried again.
-    pub(super) fn stale(&mut self, plan: &Plan) -> Option<usize> {
-        if plan.work.stale == 0.0 || self.stale.is_empty() || !self.random.chance(plan.work.stale) {
+    pub(crate) fn stale(&mut self, work: &Work) -> Option<usize> {
+        if work.stale == 0.0 || self.stale.is_empty() || !self.random.chance(work.stale) {
             return None;
         }
         Some(self.stale[self.random.below(self.stale.len())])
     }
 
     /// Its last operation, now and then, to ask what became of it.
-    pub(super) fn last_operation(&mut self) -> Option<usize> {
+    pub(crate) fn last_operation(&mut self) -> Option<usize> {
         let last = self.last.take()?;
         self.random.chance(0.05).then_some(last)
     }
 
     /// The site for the next attempt, one of so many, after one at `site` had no answer.
-    pub(super) fn next_site(&mut self, site: usize, plan: &Plan, sites: usize) -> usize {
-        if sites > 1 && self.random.chance(plan.work.failover) {
+    pub(crate) fn next_site(&mut self, site: usize, work: &Work, sites: usize) -> usize {
+        if sites > 1 && self.random.chance(work.failover) {
             (site + 1 + self.random.below(sites - 1)) % sites
         } else {
             site
@@ -169,8 +172,8 @@ impl Client {
     }
 
     /// Something new to ask for.
-    pub(super) fn next_call(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
-        let Mix { plain, ids, bounded, resets } = plan.work.mix;
+    pub(crate) fn next_call(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
+        let Mix { plain, ids, bounded, resets } = work.mix;
         let mut at = self.random.below(plain + ids + bounded + resets);
         let mut is = |weight: usize| {
             let hit = at < weight;
@@ -180,11 +183,11 @@ impl Client {
         if is(plain) {
             self.plain(pool, now)
         } else if is(ids) {
-            self.with_id(pool, plan, now)
+            self.with_id(pool, work, now)
         } else if is(bounded) {
-            self.bounded(pool, plan, now)
+            self.bounded(pool, work, now)
         } else {
-            self.resets(pool, plan, now)
+            self.resets(pool, work, now)
         }
     }
 
@@ -193,13 +196,13 @@ impl Client {
         Call { key, act, id, producer, since_ms: now }
     }
 
-    fn id(&mut self, key: usize, pool: &mut Pool, plan: &Plan, now: Millis) -> Id {
+    fn id(&mut self, key: usize, pool: &mut Pool, work: &Work, now: Millis) -> Id {
         let number = pool.operations;
         pool.operations += 1;
-        let aged = self.random.chance(plan.work.uuids);
+        let aged = self.random.chance(work.uuids);
         let made = self.made.entry(key).or_default();
         *made += 1;
-        let bytes = if aged { uuid(Site::unix_ms(now), number as u64) } else { made.to_string() };
+        let bytes = if aged { uuid(unix_ms(now), number as u64) } else { made.to_string() };
         Id { number, bytes: bytes.into_bytes().into(), aged }
     }
 
@@ -215,7 +218,7 @@ impl Client {
         Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 }
     }
 
-    fn with_id(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+    fn with_id(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
         let key = *self.random.pick(&pool.ids);
         match self.random.below(20) {
             0 => self.call(key, Act::Get, None, now),
@@ -226,25 +229,25 @@ impl Client {
             }
             _ => {
                 let add = self.add(-5, 9);
-                let id = self.id(key, pool, plan, now);
+                let id = self.id(key, pool, work, now);
                 self.call(key, add, Some(id), now)
             }
         }
     }
 
-    fn bounded(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+    fn bounded(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
         let key = *self.random.pick(&pool.bounded);
-        let hasty = plan.work.hasty && self.random.chance(0.3);
+        let hasty = work.hasty && self.random.chance(0.3);
         if !pool.ready[key] && !hasty {
             let act = match self.random.below(4) {
                 0 => Act::Inspect,
-                _ => Act::Create { wait_ms: plan.work.remote_ms },
+                _ => Act::Create { wait_ms: work.remote_ms },
             };
             return self.call(key, act, None, now);
         }
-        let remote_ms = if self.random.chance(0.5) { plan.work.remote_ms } else { 0 };
+        let remote_ms = if self.random.chance(0.5) { work.remote_ms } else { 0 };
         let size = self.random.below(5) + 1;
-        let size = i64::try_from(size).expect("small").min(plan.work.room);
+        let size = i64::try_from(size).expect("small").min(work.room);
         let amount = if self.random.chance(0.5) { size } else { -size };
         match self.random.below(10) {
             0 => self.call(key, Act::Get, None, now),
@@ -252,29 +255,29 @@ impl Client {
             2 => self.call(key, Act::Add { amount, beyond: Beyond::Saturate, remote_ms }, None, now),
             3..6 => self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, None, now),
             _ => {
-                let id = self.id(key, pool, plan, now);
+                let id = self.id(key, pool, work, now);
                 self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, Some(id), now)
             }
         }
     }
 
-    fn resets(&mut self, pool: &mut Pool, plan: &Plan, now: Millis) -> Call {
+    fn resets(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
         let place = self.random.below(pool.resets.len());
         let add = |amount| Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 };
         match self.random.below(20) {
             0..2 => self.call(pool.resets[place], Act::Get, None, now),
             2..5 => self.call(pool.resets[place], Act::Reset { to: None }, None, now),
             5..7 => {
-                let (key, amount) = pool.next_amount(place, plan);
+                let (key, amount) = pool.next_amount(place);
                 self.call(key, Act::Reset { to: Some(amount) }, None, now)
             }
             7..10 => {
-                let (key, amount) = pool.next_amount(place, plan);
+                let (key, amount) = pool.next_amount(place);
                 self.call(key, add(amount), None, now)
             }
             _ => {
-                let (key, amount) = pool.next_amount(place, plan);
-                let id = self.id(key, pool, plan, now);
+                let (key, amount) = pool.next_amount(place);
+                let id = self.id(key, pool, work, now);
                 self.call(key, add(amount), Some(id), now)
             }
         }

@@ -11,7 +11,7 @@ const KEPT_MAX: usize = 120;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
-pub(super) enum Note {
+pub(crate) enum Note {
     /// A site took a call.
     Taken { attempt: usize },
     /// A site answered a call, for all to know.
@@ -26,14 +26,14 @@ pub(super) enum Note {
 
 /// An answer in short.
 #[derive(Debug, Clone)]
-pub(super) enum Said {
+pub(crate) enum Said {
     Added(Added),
     Value(Option<i64>),
     Other(String),
 }
 
 impl Said {
-    pub(super) fn of(reply: &Reply) -> Self {
+    pub(crate) fn of(reply: &Reply) -> Self {
         match reply {
             Reply::Added(added) => Self::Added(*added),
             Reply::Value(value) => Self::Value(*value),
@@ -43,15 +43,21 @@ impl Said {
 }
 
 /// The happenings.
-#[derive(Debug, Default)]
-pub(super) struct History {
+#[derive(Debug)]
+pub(crate) struct History {
+    /// What answers calls: a site, or a node.
+    place: &'static str,
     last: VecDeque<(Millis, Note)>,
     /// All of them are printed as they come.
-    pub(super) aloud: bool,
+    pub(crate) aloud: bool,
 }
 
 impl History {
-    pub(super) fn note(&mut self, now: Millis, note: Note) {
+    pub(crate) fn of(place: &'static str) -> Self {
+        Self { place, last: VecDeque::new(), aloud: false }
+    }
+
+    pub(crate) fn note(&mut self, now: Millis, note: Note) {
         if self.last.len() == KEPT_MAX {
             self.last.pop_front();
         }
@@ -59,23 +65,25 @@ impl History {
     }
 
     /// The last happenings in words.
-    pub(super) fn lines(&self, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> Vec<String> {
-        self.last.iter().map(|(at, note)| line(*at, note, keys, calls, attempts)).collect()
+    pub(crate) fn lines(&self, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> Vec<String> {
+        self.last.iter().map(|(at, note)| line(self.place, *at, note, keys, calls, attempts)).collect()
     }
 
     /// The newest happening in words.
-    pub(super) fn newest(&self, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> String {
-        self.last.back().map_or(String::new(), |(at, note)| line(*at, note, keys, calls, attempts))
+    pub(crate) fn newest(&self, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> String {
+        self.last
+            .back()
+            .map_or(String::new(), |(at, note)| line(self.place, *at, note, keys, calls, attempts))
     }
 }
 
-fn line(at: Millis, note: &Note, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> String {
+fn line(place: &str, at: Millis, note: &Note, keys: &[Key], calls: &[Call], attempts: &[Attempt]) -> String {
     let call = |attempt: usize| {
         let Attempt { call, site, client, .. } = attempts[attempt];
         let call = &calls[call];
         let key = String::from_utf8_lossy(&keys[call.key].name);
         let who = client.map_or("probe".to_owned(), |client| format!("client {client}"));
-        format!("site {} #{attempt} {who}: {key} {call}", site + 1)
+        format!("{place} {} #{attempt} {who}: {key} {call}", site + 1)
     };
     let text = match note {
         Note::Taken { attempt } => format!("{} ...", call(*attempt)),

@@ -6,17 +6,17 @@
 //! A [`Violation`] tells its seed, the plan and the last happenings, and [`shrink`] makes the plan smaller.
 
 mod books;
-mod calls;
+pub(crate) mod calls;
 mod changes;
-mod check;
-mod claims;
-mod client;
+pub(crate) mod check;
+pub(crate) mod claims;
+pub(crate) mod client;
 mod finale;
 mod fleet;
 mod floor;
-mod history;
+pub(crate) mod history;
 mod links;
-mod plan;
+pub(crate) mod plan;
 mod shrink;
 mod site;
 mod trouble;

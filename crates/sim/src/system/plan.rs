@@ -137,16 +137,16 @@ pub struct Plan {
 }
 
 /// One of these.
-fn choose<T: Copy>(random: &mut Random, of: &[T]) -> T {
+pub(crate) fn choose<T: Copy>(random: &mut Random, of: &[T]) -> T {
     *random.pick(of)
 }
 
-fn between(random: &mut Random, from: u64, to: u64) -> u64 {
+pub(crate) fn between(random: &mut Random, from: u64, to: u64) -> u64 {
     from + random.bits() % (to - from + 1)
 }
 
 /// On in some seeds, and then with one of these values.
-fn some(random: &mut Random, share: f64, of: &[f64]) -> f64 {
+pub(crate) fn some(random: &mut Random, share: f64, of: &[f64]) -> f64 {
     if random.chance(share) { choose(random, of) } else { 0.0 }
 }
 
@@ -287,7 +287,7 @@ impl Plan {
     }
 }
 
-fn work(random: &mut Random) -> Work {
+pub(crate) fn work(random: &mut Random) -> Work {
     let mut weight = |of: &[usize]| choose(random, of);
     let mut mix = Mix {
         plain: weight(&[0, 1, 2]),

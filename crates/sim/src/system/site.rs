@@ -1,6 +1,6 @@
 //! One site: the real engine over a store in memory. Everything that the simulation asks of the engine is asked here.
 
-use super::calls::{Act, Call, Key};
+use super::calls::{Act, Call, Key, unix_ms};
 use super::plan::Plan;
 use super::wrong::Wrong;
 use crate::core::Millis;
@@ -12,9 +12,6 @@ use quipu_engine::{
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Where wall clocks begin: some day in 2025.
-const UNIX_MS: u64 = 1_750_000_000_000;
 
 /// A site may want to work at once so many times in a row without anything to say.
 const RESTLESS_MAX: u32 = 200;
@@ -158,13 +155,8 @@ impl Site {
 
     /// The time as a process at this site reads it.
     pub(super) fn moment(&self, now: Millis) -> Moment {
-        let unix_ms = UNIX_MS.saturating_add(now).saturating_add_signed(self.skew_ms);
+        let unix_ms = unix_ms(now).saturating_add_signed(self.skew_ms);
         Moment { elapsed_ms: now - self.started_ms, unix_ms }
-    }
-
-    /// The right time, by which clients make ids.
-    pub(super) fn unix_ms(now: Millis) -> u64 {
-        UNIX_MS + now
     }
 
     /// Starts a process.

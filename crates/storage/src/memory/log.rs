@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Attempt, Crash, Fault, Inner, Memory, ShardLog};
+use super::{Answer, Attempt, Crash, Fault, Flaw, Inner, Memory, ShardLog};
 use crate::{
     BATCH_BYTES_MAX, Batch, Fenced, Flush, Log, Mark, NodeId, Outcome, Position, Record, Settled, ShardId,
     StorageError, Taken,
@@ -19,12 +19,26 @@ pub struct MemoryLog {
     generation: u64,
     fences: BTreeMap<ShardId, u64>,
     unsettled: BTreeMap<ShardId, Attempt>,
+    /// Commits under way, by their numbers: of a memory that is far away.
+    under_way: BTreeMap<ShardId, u64>,
 }
 
 impl MemoryLog {
     pub(super) fn new(memory: Memory, node: Option<NodeId>) -> Self {
         let generation = memory.lock().generation;
-        Self { memory, node, generation, fences: BTreeMap::new(), unsettled: BTreeMap::new() }
+        Self {
+            memory,
+            node,
+            generation,
+            fences: BTreeMap::new(),
+            unsettled: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+        }
+    }
+
+    /// The number of the shard's commit that is under way.
+    pub fn under_way(&self, shard: ShardId) -> Option<u64> {
+        self.under_way.get(&shard).copied()
     }
 
     fn check(&self, inner: &Inner, shard: ShardId) -> Result<u64, StorageError> {
@@ -33,7 +47,7 @@ impl MemoryLog {
         }
         let fence = *self.fences.get(&shard).ok_or(StorageError::NotOpen(shard))?;
         match inner.shards.get(&shard) {
-            Some(log) if log.fence == fence => Ok(fence),
+            Some(log) if log.fence == fence || inner.flaw == Some(Flaw::CommitsUnfenced) => Ok(fence),
             _ => Err(StorageError::Fenced(shard)),
         }
     }
@@ -47,13 +61,16 @@ impl MemoryLog {
         log.flushed = log.last;
         self.fences.insert(shard, fence);
         self.unsettled.remove(&shard);
-        Taken { checkpoint: log.checkpoint, last: log.last }
+        self.under_way.remove(&shard);
+        let taken = Taken { checkpoint: log.checkpoint, last: log.last };
+        let early = self.node.and_then(|node| inner.early.get(&(node, shard)));
+        early.map_or(taken, |(early, _)| *early)
     }
 
     fn prepare(&self, inner: &Inner, batch: &Batch) -> Result<Attempt, StorageError> {
         let shard = batch.shard;
         let fence = self.check(inner, shard)?;
-        if self.unsettled.contains_key(&shard) {
+        if self.unsettled.contains_key(&shard) || self.under_way.contains_key(&shard) {
             return Err(StorageError::Unsettled(shard));
         }
         let bytes = batch.record.len();
@@ -102,16 +119,10 @@ impl MemoryLog {
         for (at, attempt) in attempts.iter().enumerate() {
             if let (true, Ok(attempt)) = (stored(at), attempt) {
                 inner.try_store(attempt);
-                flush_shard(inner, attempt.shard);
+                inner.flush_shard(attempt.shard);
             }
         }
         inner.crash();
-    }
-}
-
-fn flush_shard(inner: &mut Inner, shard: ShardId) {
-    if let Some(log) = inner.shards.get_mut(&shard) {
-        log.flushed = log.last;
     }
 }
 
@@ -132,24 +143,27 @@ impl Log for MemoryLog {
             return Err(CRASHED);
         }
         let now = inner.shards.get(&shard).map(ShardLog::fenced);
-        Ok((now == seen).then(|| self.take_now(&mut inner, shard)))
+        let is_as_seen = now == seen || inner.flaw.is_some_and(Flaw::takes_anyway);
+        Ok(is_as_seen.then(|| self.take_now(&mut inner, shard)))
     }
 
     fn release(&mut self, shard: ShardId) -> Result<(), StorageError> {
         let mut inner = self.memory.lock();
-        self.check(&inner, shard)?;
+        let mine = self.check(&inner, shard);
+        self.fences.remove(&shard);
+        mine?;
         inner.fence += 1;
         let fence = inner.fence;
         let log = inner.shards.entry(shard).or_default();
         (log.fence, log.by) = (fence, None);
-        self.fences.remove(&shard);
         Ok(())
     }
 
     fn read(&mut self, shard: ShardId, after: Position) -> Result<Vec<Record>, StorageError> {
-        let inner = self.memory.lock();
+        let mut inner = self.memory.lock();
         self.check(&inner, shard)?;
-        let records = &inner.shards[&shard].records;
+        let early = self.node.and_then(|node| inner.early.remove(&(node, shard)));
+        let records = early.as_ref().map_or(&inner.shards[&shard].records, |(_, early)| early);
         // An unsettled record may or may not be there: it is not committed until it is settled.
         let before = self.unsettled.get(&shard).map_or(u64::MAX, |attempt| attempt.record.position.0);
         Ok(records
@@ -183,7 +197,7 @@ impl Log for MemoryLog {
                     let outcome = Self::attempt(&mut inner, &attempt);
                     let unknown = matches!(outcome, Outcome::Unknown(_));
                     if flush == Flush::Now || unknown {
-                        flush_shard(&mut inner, attempt.shard);
+                        inner.flush_shard(attempt.shard);
                     }
                     if unknown {
                         self.unsettled.insert(attempt.shard, attempt);
@@ -195,13 +209,48 @@ impl Log for MemoryLog {
         outcomes
     }
 
+    fn begin(&mut self, batches: Vec<Batch>, flush: Flush) -> Vec<Option<Outcome>> {
+        let memory = self.memory.clone();
+        if !memory.lock().is_far {
+            return self.commit(&batches, flush).into_iter().map(Some).collect();
+        }
+        let mut inner = memory.lock();
+        let mut begin = |batch: &Batch| match self.prepare(&inner, batch) {
+            Ok(attempt) => {
+                self.under_way.insert(batch.shard, inner.send(attempt));
+                None
+            }
+            Err(StorageError::Fenced(_)) => Some(Outcome::Fenced),
+            Err(error) => Some(Outcome::Failed(error)),
+        };
+        batches.iter().map(&mut begin).collect()
+    }
+
+    /// Whoever waits lets everything arrive.
+    fn finished(&mut self, wait: bool) -> Vec<(ShardId, Outcome)> {
+        if wait {
+            self.under_way.values().for_each(|number| self.memory.answer(*number, Answer::Told));
+        }
+        let mut inner = self.memory.lock();
+        let mut finished = Vec::new();
+        for (shard, number) in self.under_way.clone() {
+            let Some((attempt, outcome)) = inner.hear(number) else { continue };
+            self.under_way.remove(&shard);
+            if matches!(outcome, Outcome::Unknown(_)) {
+                self.unsettled.insert(shard, attempt);
+            }
+            finished.push((shard, outcome));
+        }
+        finished
+    }
+
     fn flush(&mut self) -> Result<(), StorageError> {
         let mut inner = self.memory.lock();
         if inner.generation != self.generation {
             return Err(CRASHED);
         }
         for &shard in self.fences.keys() {
-            flush_shard(&mut inner, shard);
+            inner.flush_shard(shard);
         }
         Ok(())
     }
@@ -224,7 +273,7 @@ impl Log for MemoryLog {
         };
         match outcome {
             Outcome::Committed { position } => {
-                flush_shard(&mut inner, shard);
+                inner.flush_shard(shard);
                 self.unsettled.remove(&shard);
                 Settled::Committed { position }
             }

@@ -1,8 +1,11 @@
 //! The backend for tests: everything in memory, faults injected, a crash is a call.
 //!
 //! Handles of one [`Memory`] see the same stored data, as processes do that share a store. A fault is queued for a
-//! shard and meets its next commit (or the next attempt to settle one).
+//! shard and meets its next commit (or the next attempt to settle one). A memory can be [far away](Memory::move_far_away):
+//! then its commits are under way for as long as a test wants.
 
+mod far;
+mod flaw;
 mod log;
 mod registry;
 mod table;
@@ -12,8 +15,9 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
-pub use self::{log::MemoryLog, registry::MemoryRegistry, table::MemoryTable};
-use crate::{Fenced, NodeId, Position, Record, Registered, Row, ShardId, Slice};
+use self::far::Sent;
+pub use self::{far::Answer, flaw::Flaw, log::MemoryLog, registry::MemoryRegistry, table::MemoryTable};
+use crate::{Fenced, NodeId, Position, Record, Registered, Row, ShardId, Slice, Taken};
 
 /// Something that goes wrong with one shard's next commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,6 +69,14 @@ struct Inner {
     nodes: BTreeMap<NodeId, Registered>,
     /// Who is wanted to give its shards away, or to keep them.
     drains: BTreeMap<NodeId, bool>,
+    is_far: bool,
+    /// How many commits were sent.
+    sent: u64,
+    /// Those that their logs have not heard of, by number.
+    under_way: BTreeMap<u64, Sent>,
+    flaw: Option<Flaw>,
+    /// What nodes have read of logs before they took them, which is a flaw.
+    early: BTreeMap<(NodeId, ShardId), (Taken, Vec<Record>)>,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -97,12 +109,24 @@ impl Inner {
     /// Stores the record if its condition holds.
     fn try_store(&mut self, attempt: &Attempt) -> bool {
         let log = self.shards.entry(attempt.shard).or_default();
+        if self.flaw == Some(Flaw::CommitsUnfenced) {
+            log.last = log.last.next();
+            log.records.push(Record { position: log.last, ..attempt.record.clone() });
+            return true;
+        }
         let holds = log.fence == attempt.fence && log.last.next() == attempt.record.position;
         if holds {
             log.last = attempt.record.position;
             log.records.push(attempt.record.clone());
         }
         holds
+    }
+
+    /// What is stored of a shard's log outlives a crash.
+    fn flush_shard(&mut self, shard: ShardId) {
+        if let Some(log) = self.shards.get_mut(&shard) {
+            log.flushed = log.last;
+        }
     }
 
     fn crash(&mut self) {

@@ -1,6 +1,6 @@
 //! The register of nodes in memory.
 
-use super::Memory;
+use super::{Flaw, Memory};
 use crate::{Held, NodeId, Registered, Registry, StorageError};
 
 /// What one node sees of the others.
@@ -38,7 +38,10 @@ impl Registry for MemoryRegistry {
     }
 
     fn held(&self) -> Result<Vec<Held>, StorageError> {
-        let inner = self.memory.lock();
+        let mut inner = self.memory.lock();
+        if inner.flaw == Some(Flaw::ReadsBeforeFencing) {
+            inner.read_early(self.own);
+        }
         let held = inner.shards.iter().map(|(&shard, log)| Held { shard, by: log.by, fence: log.fenced() });
         Ok(held.collect())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use super::{Inner, Memory};
+use super::{Flaw, Inner, Memory};
 use crate::{Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, table::check_sizes};
 
 /// The table of a [`Memory`].
@@ -48,7 +48,8 @@ impl Table for MemoryTable {
                 continue;
             }
             let place = (shard, write.slice, write.key.clone());
-            if inner.rows.get(&place).is_none_or(|row| row.version < write.row.version) {
+            let is_newer = inner.rows.get(&place).is_none_or(|row| row.version < write.row.version);
+            if is_newer || inner.flaw == Some(Flaw::RowsWithoutVersions) {
                 inner.rows.insert(place, write.row.clone());
             }
         }

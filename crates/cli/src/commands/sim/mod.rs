@@ -9,10 +9,12 @@ mod bounded;
 mod clients;
 mod example1;
 mod filters;
+mod nodes;
 pub(crate) mod output;
 pub(crate) mod progress;
 mod reconnect;
 mod retire;
+mod seeds;
 mod sessions;
 mod system;
 mod table;
@@ -29,6 +31,7 @@ pub(crate) enum Command {
     Borrow(borrow::Args),
     Trace(trace::Args),
     System(system::Args),
+    Nodes(nodes::Args),
     /// How often a forgetful Bloom filter errs when any filter is asked, and when pairs of neighbours are
     FbfMembership(filters::membership::Args),
     /// How often a forgetful Bloom filter errs: by the paper's equation, by the corrected one, and measured
@@ -62,6 +65,7 @@ pub(crate) fn run(command: Command) -> Result<(), Failure> {
         Command::Borrow(args) => borrow::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::System(args) => system::run(&args),
+        Command::Nodes(args) => nodes::run(&args),
         Command::FbfMembership(args) => filters::membership::run(&args),
         Command::FbfModel(args) => filters::model::run(&args),
         Command::FbfRefresh(args) => filters::refresh::run(&args),

@@ -1,13 +1,13 @@
 //! `quipu sim system`: the whole system in virtual time, from seeds.
 
 use super::output::print;
+use super::seeds::{Numbers, Seeds, bar, troubles};
 use crate::failure::Failure;
 use crate::interrupt;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use quipu_sim::core::Millis;
 use quipu_sim::system::{Changes, Feature, Plan, Summary, Violation, run as run_plan, run_aloud, shrink};
 use serde_json::json;
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -32,18 +32,8 @@ use std::time::{Duration, Instant};
   quipu sim system --endless                         until something fails, or Ctrl-C
   quipu sim system --speed                           how much virtual time one second is worth")]
 pub(crate) struct Args {
-    /// The seed to run, or the first of them
-    #[arg(long, default_value_t = 1, value_name = "S")]
-    seed: u64,
-    /// The seeds from A up to, not including, B
-    #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with_all = ["seed", "count", "endless"])]
-    seeds: Option<Range<u64>>,
-    /// So many seeds, from --seed on
-    #[arg(long, value_name = "N", conflicts_with = "endless")]
-    count: Option<u64>,
-    /// One seed after the other until something fails, or Ctrl-C
-    #[arg(long)]
-    endless: bool,
+    #[command(flatten)]
+    seeds: Seeds,
     /// Sites, instead of as many as the seed says
     #[arg(long, value_name = "N")]
     sites: Option<usize>,
@@ -80,25 +70,6 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Numbers of troubles. (A type of its own: clap takes a plain vector for a flag that is given several times.)
-#[derive(Debug, Clone)]
-struct Numbers(Vec<usize>);
-
-fn seeds(text: &str) -> Result<Range<u64>, String> {
-    let wrong = || format!("{text} is not of the form A..B, with A less than B");
-    let (from, to) = text.split_once("..").ok_or_else(wrong)?;
-    let (Ok(from), Ok(to)) = (from.parse(), to.parse()) else { return Err(wrong()) };
-    if from < to { Ok(from..to) } else { Err(wrong()) }
-}
-
-fn troubles(text: &str) -> Result<Numbers, String> {
-    if text == "none" {
-        return Ok(Numbers(Vec::new()));
-    }
-    let numbers: Result<_, _> = text.split(',').map(str::parse).collect();
-    numbers.map(Numbers).map_err(|_| format!("{text} is not \"none\", nor numbers with commas between them"))
-}
-
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.speed {
         return speed(args);
@@ -112,15 +83,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         without: args.without.clone(),
     };
-    let seeds = match &args.seeds {
-        Some(seeds) => seeds.clone(),
-        None if args.endless => args.seed..u64::MAX,
-        None => args.seed..args.seed.saturating_add(args.count.unwrap_or(1)),
-    };
+    let seeds = args.seeds.all();
     // What cannot be is refused before anything runs.
     changes.plan(seeds.start)?;
     let interrupted = interrupt::flag();
-    let bar = bar(args, &seeds);
+    let bar = bar(args.seeds.endless, &seeds);
     let started = Instant::now();
     let mut totals = Totals::default();
     for seed in seeds {
@@ -141,17 +108,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     bar.finish_and_clear();
     print(&totals.show(args, started.elapsed()))?;
     // An endless run has no other end.
-    if interrupted.load(Ordering::Relaxed) && !args.endless { Err(Failure::Interrupted) } else { Ok(()) }
-}
-
-fn bar(args: &Args, seeds: &Range<u64>) -> ProgressBar {
-    let bar = if args.endless { ProgressBar::no_length() } else { ProgressBar::new(seeds.end - seeds.start) };
-    let template = if args.endless {
-        "{spinner} {human_pos} seeds, {per_sec}, {elapsed}, {msg}"
+    if interrupted.load(Ordering::Relaxed) && !args.seeds.endless {
+        Err(Failure::Interrupted)
     } else {
-        "{bar:40} {human_pos}/{human_len} seeds, {per_sec}, {eta} left, {msg}"
-    };
-    bar.with_style(ProgressStyle::with_template(template).expect("the template is valid"))
+        Ok(())
+    }
 }
 
 fn report(args: &Args, violation: Violation) -> Failure {
@@ -231,7 +192,7 @@ impl Totals {
 }
 
 fn speed(args: &Args) -> Result<(), Failure> {
-    let mut plan = Plan::of_speed(args.seed);
+    let mut plan = Plan::of_speed(args.seeds.seed);
     plan.clients = args.clients.unwrap_or(plan.clients);
     plan.active_ms = args.active_ms.unwrap_or(plan.active_ms);
     plan.check()?;

@@ -12,7 +12,7 @@ use quipu_engine::{
     handoff::exchange,
     nodes::{Advice, Keeper, LookError, Trust},
 };
-use quipu_storage::{Log, Registry, StorageError};
+use quipu_storage::{Log, NodeId, Registry, ShardId, StorageError};
 use tokio::sync::watch;
 
 use super::{
@@ -137,7 +137,8 @@ impl Keeping {
         let thread = std::thread::Builder::new().name("keeper".to_owned()).spawn(work)?;
         let running = Running { siblings, thread };
         let _ = has_looked.recv_timeout(FIRST_SHARDS);
-        while Instant::now() < until && !lock(&running.siblings.moving).is_empty() {
+        // Whoever is told that this node is ready finds all counters: here, or at a node that is alive.
+        while Instant::now() < until && !running.siblings.is_settled() {
             std::thread::sleep(LOOK_EVERY);
         }
         let failure = lock(&running.siblings.failure).take();
@@ -183,6 +184,14 @@ impl Running {
 }
 
 impl Siblings {
+    /// Is it known where all shards are, and are those open that are for this node?
+    fn is_settled(&self) -> bool {
+        let view = self.view();
+        let is_open = |(shard, node): (&ShardId, &NodeId)| *node != self.own() || self.is_here(*shard);
+        let has_failed = lock(&self.failure).is_some();
+        has_failed || (view.is_certain && lock(&self.moving).is_empty() && view.routes.iter().all(is_open))
+    }
+
     /// Nothing of this node is left: others need not wait until it has been silent.
     pub(in crate::node) fn sign_off(&self) {
         if let Err(error) = self.registry.remove(self.own()) {
@@ -240,7 +249,13 @@ fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
         Some((*node, Sibling { about: About::decode(registered)?, drains: registered.drains }))
     });
     let (routes, held) = (std::mem::take(&mut advice.routes), std::mem::take(&mut advice.held));
-    let view = View { routes, nodes: nodes.collect(), speaker: advice.seat.speaker, held };
+    let view = View {
+        routes,
+        nodes: nodes.collect(),
+        is_certain: advice.is_certain,
+        speaker: advice.seat.speaker,
+        held,
+    };
     *lock(&siblings.view) = Arc::new(view);
     shared.follow_seat(siblings, advice.seat);
     let is_together = siblings.together.load(std::sync::atomic::Ordering::Acquire);
@@ -252,6 +267,11 @@ fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
     for (shard, seen) in advice.take {
         if moving.insert(shard) {
             shared.post(shared.owner(shard), Mail::Take { shard, seen });
+        }
+    }
+    for (shard, seen) in advice.free {
+        if moving.insert(shard) {
+            shared.post(shared.owner(shard), Mail::Free { shard, seen });
         }
     }
     for shard in advice.release {

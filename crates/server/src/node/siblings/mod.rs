@@ -92,6 +92,8 @@ pub(crate) struct View {
     pub(crate) routes: BTreeMap<ShardId, NodeId>,
     /// Who is there, this node included.
     pub(crate) nodes: BTreeMap<NodeId, Sibling>,
+    /// All of them are known to be alive.
+    pub(crate) is_certain: bool,
     /// Who speaks for the site.
     pub(crate) speaker: Option<NodeId>,
     /// Where the logs stand.

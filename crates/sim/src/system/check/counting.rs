@@ -30,7 +30,7 @@ struct Operation {
 
 /// The accounts.
 #[derive(Debug, Default)]
-pub(in crate::system) struct Counting {
+pub(crate) struct Counting {
     accounts: Vec<Account>,
     operations: Vec<Operation>,
 }

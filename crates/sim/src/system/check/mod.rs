@@ -9,7 +9,7 @@
 
 pub(super) mod answers;
 pub(super) mod bounds;
-pub(super) mod counting;
+pub(crate) mod counting;
 pub(super) mod reads;
 pub(super) mod resets;
 
@@ -23,42 +23,42 @@ use std::collections::BTreeMap;
 
 /// A call at a site.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
-    pub(super) now: Millis,
+pub(crate) struct Seen<'a> {
+    pub(crate) now: Millis,
     /// The number of this happening: what happened before has a lower one.
-    pub(super) order: u64,
-    pub(super) site: usize,
+    pub(crate) order: u64,
+    pub(crate) site: usize,
     /// As which the site goes: a copy that was put back goes as another one.
-    pub(super) id: SiteId,
-    pub(super) key: &'a Key,
-    pub(super) call: &'a Call,
-    pub(super) attempt: usize,
+    pub(crate) id: SiteId,
+    pub(crate) key: &'a Key,
+    pub(crate) call: &'a Call,
+    pub(crate) attempt: usize,
 }
 
 impl Seen<'_> {
     /// The counter's name, for people.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         String::from_utf8_lossy(&self.key.name).into_owned()
     }
 }
 
 /// What all sites say in the end, when everything has settled.
-pub(super) struct Final<'a> {
-    pub(super) keys: &'a [Key],
+pub(crate) struct Final<'a> {
+    pub(crate) keys: &'a [Key],
     /// The sites that are left.
-    pub(in crate::system) sites: &'a [usize],
+    pub(crate) sites: &'a [usize],
     /// By counter, then by site, in that order.
-    pub(super) values: &'a [Vec<Option<i64>>],
+    pub(crate) values: &'a [Vec<Option<i64>>],
     /// Was the counter created with bounds?
-    pub(super) bounded: &'a [bool],
+    pub(crate) bounded: &'a [bool],
     /// By counter, what waits for rights.
-    pub(super) parked: &'a [i128],
+    pub(crate) parked: &'a [i128],
     /// By counter, what edges and relays have brought.
-    pub(in crate::system) brought: &'a BTreeMap<usize, Balance>,
+    pub(crate) brought: &'a BTreeMap<usize, Balance>,
 }
 
 /// One check. An error says what does not hold.
-pub(super) trait Check {
+pub(crate) trait Check {
     /// A site takes a call.
     fn taken(&mut self, _: Seen<'_>) {}
     /// A site answers: all it says is durable.
@@ -86,7 +86,7 @@ pub(super) trait Check {
 }
 
 /// All checks.
-pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
+pub(crate) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
     vec![
         Box::new(counting::Counting::default()),
         Box::new(reads::Reads::new(plan)),
@@ -97,7 +97,7 @@ pub(super) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
 }
 
 /// The entry of a list that grows as needed.
-pub(super) fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+pub(crate) fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     if list.len() <= index {
         list.resize_with(index + 1, T::default);
     }

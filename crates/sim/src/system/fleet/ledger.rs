@@ -56,7 +56,7 @@ struct Sent {
 
 /// What the edges and relays together have brought to a counter.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(in crate::system) struct Balance {
+pub(crate) struct Balance {
     pub(in crate::system) certain: i128,
     pub(in crate::system) doubts: Vec<i64>,
 }

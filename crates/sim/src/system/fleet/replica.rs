@@ -2,8 +2,8 @@
 
 use super::plan::Who;
 use crate::core::Millis;
+use crate::system::calls::unix_ms;
 use crate::system::plan::Plan;
-use crate::system::site::Site;
 use crate::system::world::Station;
 use crate::system::wrong::Wrong;
 use quipu_crdt::testing::Random;
@@ -179,7 +179,7 @@ impl Replica {
     }
 
     pub(super) fn moment(&self, now: Millis) -> Moment {
-        Moment { elapsed_ms: now - self.started_ms, unix_ms: Site::unix_ms(now) }
+        Moment { elapsed_ms: now - self.started_ms, unix_ms: unix_ms(now) }
     }
 
     pub(super) fn own_shards(&self) -> Vec<ShardId> {

@@ -32,13 +32,13 @@ impl World {
         }
         let asking = &mut self.clients[client];
         let site = asking.home;
-        if let Some(call) = asking.stale(&self.plan) {
+        if let Some(call) = asking.stale(&self.plan.work) {
             let site = asking.random.below(self.sites.len());
             return self.attempt(client, call, site, self.plan.work.attempts_max);
         }
         let call = match asking.last_operation() {
             Some(last) => Call { act: Act::Outcome, ..self.calls[last].clone() },
-            None => asking.next_call(&mut self.pool, &self.plan, self.queue.now()),
+            None => asking.next_call(&mut self.pool, &self.plan.work, self.queue.now()),
         };
         self.calls.push(call);
         self.client_calls += 1;
@@ -54,7 +54,7 @@ impl World {
         if !may {
             return self.done(client, waiting.call);
         }
-        let site = self.clients[client].next_site(waiting.site, &self.plan, self.sites.len());
+        let site = self.clients[client].next_site(waiting.site, &self.plan.work, self.sites.len());
         self.attempt(client, waiting.call, site, waiting.tries + 1);
     }
 
@@ -80,7 +80,7 @@ impl World {
         asking.done(call, &self.calls[call]);
         asking.turn += 1;
         let turn = asking.turn;
-        let wait = asking.think_ms(&self.plan);
+        let wait = asking.think_ms(&self.plan.work);
         self.queue.push(wait, Event::Wake { client, turn });
     }
 

@@ -150,11 +150,13 @@ impl World {
             claims: Claims::default(),
             dead: BTreeSet::new(),
             links: Links::new(plan.topology, slots),
-            pool: Pool::new(&plan),
+            pool: Pool::new(&plan.work, plan.shards, !plan.fleet.is_empty()),
             calls: Vec::new(),
             attempts: Vec::new(),
-            history: History::default(),
-            clients: (0..plan.clients).map(|client| Client::new(client, &plan)).collect(),
+            history: History::of("site"),
+            clients: (0..plan.clients)
+                .map(|client| Client::new(client, client % plan.sites, plan.seed))
+                .collect(),
             to_sites: client_network(&plan, true, plan.seed ^ 1),
             to_clients: client_network(&plan, false, plan.seed ^ 2),
             between: between_sites(&plan),
@@ -199,7 +201,7 @@ impl World {
             self.start_site(site)?;
         }
         for client in 0..self.clients.len() {
-            let wait = self.clients[client].think_ms(&self.plan);
+            let wait = self.clients[client].think_ms(&self.plan.work);
             self.queue.push(wait, Event::Wake { client, turn: 0 });
         }
         for (trouble, planned) in self.plan.troubles.iter().enumerate() {
