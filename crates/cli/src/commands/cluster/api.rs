@@ -148,7 +148,7 @@ impl Api {
         number(&answer["value"]).ok_or_else(|| bad("value"))
     }
 
-    fn get(&self, path: &str) -> Result<Value, String> {
+    pub(crate) fn get(&self, path: &str) -> Result<Value, String> {
         let request = http::Request::get(format!("{}{path}", self.url)).body(String::new());
         self.ask(request.map_err(|error| error.to_string())?)
     }

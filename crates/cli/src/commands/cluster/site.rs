@@ -167,7 +167,7 @@ impl Site {
     }
 
     /// SIGKILL: no time for anything. Did it run?
-    pub(super) fn kill(&mut self) -> bool {
+    pub(crate) fn kill(&mut self) -> bool {
         self.running.take().is_some()
     }
 

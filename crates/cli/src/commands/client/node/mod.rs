@@ -1,5 +1,7 @@
 //! `quipu node`: the nodes that share a site.
 
+mod demo;
+
 use super::{
     say,
     server::{Ask, Server, parse},
@@ -22,10 +24,11 @@ Examples:
   quipu node drain 10.0.0.2:7381               that node gives its shards to the others, and takes none
   quipu node drain 019a8d                      the same, by the beginning of its id
   quipu node drain 10.0.0.2:7381 --undo        it takes shards again
+  quipu node demo                              a Cassandra and three nodes on it, in this terminal
 
 A node that is stopped by a signal (SIGTERM, Ctrl-C) drains by itself before it ends.";
 
-/// The nodes that share a site on a database: list, drain
+/// The nodes that share a site on a database: list, drain; a demonstration
 #[derive(clap::Subcommand)]
 #[command(after_help = EXAMPLES)]
 pub(crate) enum Command {
@@ -51,11 +54,14 @@ pub(crate) enum Command {
         #[command(flatten)]
         server: Server,
     },
+    /// Start a Cassandra and several nodes on it in this terminal, to count on, kill and start again
+    Demo(demo::Args),
 }
 
 pub(crate) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::List { shards, server } => list(server, *shards),
+        Command::Demo(args) => demo::run(args),
         Command::Drain { node, undo: true, server, .. } => {
             ask(server, node, false)?;
             say(format_args!("{node} takes shards again"))
