@@ -97,6 +97,16 @@ impl Worker {
         }
     }
 
+    /// A command that has waited here for a shard which another node has by now follows it there.
+    pub(super) fn send_after(&mut self, shard: ShardId, ticket: Ticket, command: OwnedCommand) {
+        if self.is_of_a_group(ticket) {
+            // Whoever has passed it on knows where to: nothing makes a second hop.
+            self.released.replies.push((ticket, Reply::Refused(Refusal::NotHere)));
+        } else {
+            self.lanes.push(shard, ticket, command);
+        }
+    }
+
     /// Commands that another node has passed on.
     pub(super) fn open_group(
         &mut self,

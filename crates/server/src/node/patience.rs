@@ -27,8 +27,12 @@ impl Worker {
         let must_wait = gathers || self.host.is_store_away();
         for (shard, late) in self.deferred.take(|shard| !must_wait && !self.host.is_undecided(shard)) {
             for Late { ticket, command, .. } in late {
-                // Its worker is this one, and whether it is allowed was seen before.
-                self.host.submit(shard, ticket, command.get(), self.moment);
+                if self.shared.is_elsewhere(shard) {
+                    self.send_after(shard, ticket, command);
+                } else {
+                    // Its worker is this one, and whether it is allowed was seen before.
+                    self.host.submit(shard, ticket, command.get(), self.moment);
+                }
             }
             self.commit_large();
         }

@@ -544,6 +544,12 @@ impl Worker {
         shard
     }
 
+    /// Has another node passed this command on?
+    pub(super) fn is_of_a_group(&mut self, ticket: Ticket) -> bool {
+        let Address::Guest { index } = Address::of(ticket) else { return false };
+        matches!(self.guests.get_mut(index), Some(Return::Group { .. }))
+    }
+
     /// Lets a shard of this worker do a command.
     pub(super) fn submit_here(&mut self, shard: ShardId, ticket: Ticket, command: Command<'_>) {
         let ticket = named(ticket, CommandName::of(&command.action));
