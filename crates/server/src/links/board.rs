@@ -223,12 +223,14 @@ impl Board {
 
     /// From now on this node has the links, or another one.
     pub(crate) fn set_links_of(&self, links_of: LinksOf) {
-        if std::mem::replace(&mut *lock(&self.links_of), links_of.clone()) == links_of {
+        let is_this = links_of == LinksOf::This;
+        let before = std::mem::replace(&mut *lock(&self.links_of), links_of);
+        if before == self.links_of() {
             return;
         }
         for (number, peer) in self.peers() {
             peer.wanted.send_replace(self.wanted_of(number));
-            if links_of != LinksOf::This {
+            if !is_this {
                 peer.close_unless("another node of this site has the links", |_| false);
             }
         }

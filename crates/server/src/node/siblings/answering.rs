@@ -28,7 +28,7 @@ impl Node {
                 Err(refusal) => Told::Refused(refusal),
             },
             Question::Visit { shard, leaf, visit } => {
-                let (shard, visit) = (ShardId(shard), Box::new(visit));
+                let shard = ShardId(shard);
                 let worker = self.shared.owner(shard);
                 match self.ask(worker, |answer| Mail::Visit { shard, visit, leaf, answer }).await {
                     Ok(Reply::Visited(answer)) => Told::Visited(answer),

@@ -303,7 +303,7 @@ impl Node {
             Told::Visited(answer) => Ok(Reply::Visited(answer)),
             _ => Err(unexpected()),
         };
-        let question = Question::Visit { shard: shard.0, leaf, visit: visit.clone() };
+        let question = Question::Visit { shard: shard.0, leaf, visit: Box::new(visit.clone()) };
         self.where_it_is(shard, &question, here, told).await.unwrap_or_else(Reply::Refused)
     }
 

@@ -48,7 +48,7 @@ pub(super) enum Question {
         #[n(1)]
         leaf: bool,
         #[n(2)]
-        visit: Visit,
+        visit: Box<Visit>,
     },
     /// What a relay leaves to a shard, as it came.
     #[n(5)]

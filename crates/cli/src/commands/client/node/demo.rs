@@ -121,7 +121,7 @@ fn conduct(sites: &mut [Site]) -> Result<(), Failure> {
             }
             Ok(Order::Quit) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Order::Unknown(line)) => {
-                say(format_args!("{line:?} is no order: kill N, start N, stop N, quit"))?
+                say(format_args!("{line:?} is no order: kill N, start N, stop N, quit"))?;
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
