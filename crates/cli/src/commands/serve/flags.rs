@@ -46,6 +46,10 @@ struct Flags {
     /// Where Redis clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7379]
     #[arg(long, env = "QUIPU_RESP", value_name = "ADDR")]
     resp: Option<String>,
+    /// Where clients of a Redis Cluster connect, which go to the node that has a key by themselves; port 0 picks a free one,
+    /// `off` disables it [default: off]
+    #[arg(long, env = "QUIPU_RESP_CLUSTER", value_name = "ADDR")]
+    resp_cluster: Option<String>,
     /// Where HTTP clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7380]
     #[arg(long, env = "QUIPU_HTTP", value_name = "ADDR")]
     http: Option<String>,
