@@ -10,8 +10,8 @@ use crate::resp::{
     slot_of,
 };
 
-/// Nobody votes on who has what: it is always the same one.
-const EPOCH: u64 = 1;
+/// Nobody votes on who has what, so there is no later one.
+const EPOCH: u64 = 0;
 
 /// Said of every way to change by hand who has what.
 const BY_THEMSELVES: &str =
