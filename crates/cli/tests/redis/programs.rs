@@ -61,6 +61,21 @@ pub(crate) fn redis_benchmark_counts_exactly(program: &Path) {
     }
 }
 
+/// A site that is alone has all hash slots.
+pub(crate) fn redis_benchmark_counts_in_a_cluster_of_one(program: &Path) {
+    let site = Site::new("--workers 2 --resp-cluster 127.0.0.1:0");
+    let server = site.start();
+    let port = server.resp_cluster.expect("it has such a port").port().to_string();
+    let mut command = Command::new(program);
+    command.args(["--cluster", "-h", "127.0.0.1", "-p", &port, "-t", "incr", "-q", "-n", "20000"]);
+    let said = tools::output(command.args(["-c", "20", "-P", "16"])).unwrap_or_else(|said| panic!("{said}"));
+    assert!(!said.to_ascii_lowercase().contains("error"), "{said}");
+    let mut client = server.client();
+    let keys = client.call("KEYS counter:*").array();
+    let counted: i64 = keys.iter().map(|key| client.call(&format!("GET {}", key.text())).integer()).sum();
+    assert_eq!(counted, 20_000, "{keys:?}");
+}
+
 pub(crate) fn quipu_bench_counts_what_redis_acknowledges(redis_server: &Path) {
     let redis = Redis::start(redis_server, &[]);
     let bench = |flags: &str| {

@@ -18,7 +18,8 @@ pub(super) fn advertised(address: SocketAddr, config: &Config) -> Endpoint {
 
 impl Shared {
     /// The node that has a hash slot, if it is another one and has a port for clients of a cluster. Without one this node
-    /// passes commands on, as it does while nobody has the slot.
+    /// passes commands on, as it does while nobody has the slot: one that is only about to take it may not know that yet,
+    /// and would send clients back.
     pub(super) fn endpoint_of(&self, slot: u16) -> Option<Endpoint> {
         let siblings = self.siblings.as_ref()?;
         let shard = self.shards.of_slot(slot);
@@ -28,7 +29,8 @@ impl Shared {
         let view = siblings.view();
         let node = view.routes.get(&shard).filter(|node| **node != siblings.own())?;
         let (host, port) = view.nodes.get(node)?.about.resp_cluster.clone()?;
-        Some(Endpoint { host, port })
+        let has_it = view.held.iter().any(|held| held.shard == shard && held.by == Some(*node));
+        has_it.then_some(Endpoint { host, port })
     }
 
     /// Who has which hash slots. Those of nodes that have no port for clients of a cluster are this one's, which passes on
