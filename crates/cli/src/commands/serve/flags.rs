@@ -61,8 +61,8 @@ struct Flags {
     /// peers or this is given. It has no password: keep it to a network of your own [default: 127.0.0.1:7381]
     #[arg(long, env = "QUIPU_LINK", value_name = "ADDR")]
     link: Option<String>,
-    /// The name or address under which other nodes of this site, and clients of a Redis cluster, reach this node, if that is
-    /// not where it listens. For nodes that share a database
+    /// The name or address under which other nodes of this site, and clients of a Redis Cluster, reach this node, if that is
+    /// not where it listens
     #[arg(long, env = "QUIPU_ADVERTISE", value_name = "HOST")]
     advertise: Option<String>,
     /// How long another node of this site may be silent before its shards are taken, the same at all of them [default: 5s]
