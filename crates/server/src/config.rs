@@ -236,7 +236,8 @@ impl Config {
         }
         let is_unspecified = |address: SocketAddr| address.ip().is_unspecified();
         if self.resp_cluster.is_some_and(is_unspecified) && self.advertise.is_none() {
-            let problem = "is every address of this machine, and clients are told one; say which with --advertise";
+            let problem =
+                "is every address of this machine, and clients are told one; say which with --advertise";
             return Err(settings.refuse(&settings::RESP_CLUSTER, problem));
         }
         if [self.resp, self.resp_cluster, self.http].iter().all(Option::is_none) {

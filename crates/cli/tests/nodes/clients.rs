@@ -1,11 +1,6 @@
 //! Clients of a Redis Cluster, which go to the node that has a key by themselves: redis-py, ioredis and `redis-benchmark`.
 
-use std::{
-    path::PathBuf,
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{path::PathBuf, process::Command, thread, time::Duration};
 
 use crate::{
     crew::{Crew, SHARDS},

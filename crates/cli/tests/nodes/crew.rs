@@ -142,7 +142,8 @@ impl Crew {
         let of_node = |number: usize| {
             let url = format!("http://{}/metrics", self.http(number));
             let text = ureq::get(&url).call().ok()?.body_mut().read_to_string().ok()?;
-            let values = text.lines().filter(|line| is_meant(line)).filter_map(|line| line.rsplit(' ').next());
+            let values =
+                text.lines().filter(|line| is_meant(line)).filter_map(|line| line.rsplit(' ').next());
             Some(values.filter_map(|value| value.parse::<u64>().ok()).sum())
         };
         running.map(|number| of_node(number).unwrap_or(0)).sum()

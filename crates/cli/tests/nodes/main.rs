@@ -43,7 +43,11 @@ fn main() -> ExitCode {
         .test_with("another_site_comes_to_any_node", store::of_one, sites::another_site_comes_to_any_node)
         .test_with("redis_py_in_a_cluster", with(libraries::python), clients::redis_py)
         .test_with("ioredis_in_a_cluster", with(libraries::node), clients::ioredis)
-        .test_with("redis_benchmark_in_a_cluster", with(|| tools::redis("redis-benchmark")), clients::redis_benchmark)
+        .test_with(
+            "redis_benchmark_in_a_cluster",
+            with(|| tools::redis("redis-benchmark")),
+            clients::redis_benchmark,
+        )
         .test_with("chaos", store::of_three, chaos::chaos)
         .run()
 }

@@ -135,8 +135,7 @@ fn judge(case: &Case, redis: &[u8], ours: &[u8]) -> Option<String> {
 
 /// Sends every line to both, and tells all that is wrong at once.
 fn compare(cases: &[Case], servers: [&Server; 2], protocols: &[u8], before: &str) {
-    let mut cleaners =
-        servers.map(|server| Client::connect(server.address).expect("it takes clients"));
+    let mut cleaners = servers.map(|server| Client::connect(server.address).expect("it takes clients"));
     let mut wrong = Vec::new();
     let mut compared = 0;
     for case in cases {
@@ -150,8 +149,7 @@ fn compare(cases: &[Case], servers: [&Server; 2], protocols: &[u8], before: &str
                 }
                 compared += 1;
                 let requests = case.requests(&format!("fresh-{compared}"));
-                let [theirs, replied] =
-                    servers.map(|server| server.transcript(&requests, *protocol, manner));
+                let [theirs, replied] = servers.map(|server| server.transcript(&requests, *protocol, manner));
                 wrong.extend(
                     judge(case, &theirs, &replied).map(|it| format!("RESP{protocol} {manner:?} {it}")),
                 );
@@ -185,10 +183,10 @@ pub(crate) fn replies_in_a_cluster_are_those_of_redis(redis_server: &Path) {
     let cases = cases::read(CLUSTER);
     assert!(cases.len() > 60, "only {} lines", cases.len());
     let folder = tempfile::TempDir::new().expect("a folder");
-    let nodes = folder.path().join("nodes.conf");
+    let nodes = folder.path().join("nodes.conf").to_string_lossy().into_owned();
     let bus = tools::free_port().to_string();
     let flags = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port", &bus];
-    let flags = [&flags[..], &["--cluster-config-file", &nodes.to_string_lossy()]].concat();
+    let flags = [&flags[..], &["--cluster-config-file", &nodes]].concat();
     let redis = Redis::start(redis_server, &flags);
     let mut client = Client::connect(redis.address).expect("it takes clients");
     assert_eq!(client.call("CLUSTER ADDSLOTSRANGE 0 16383"), Value::ok());

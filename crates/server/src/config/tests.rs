@@ -206,8 +206,7 @@ fn somebody_must_be_able_to_connect() {
     assert!(text.contains("another port"), "{text}");
     let (off, free) = ("off", "127.0.0.1:0");
     for [resp, cluster, http] in [[free, free, free], [off, free, off]] {
-        let values =
-            [(&settings::RESP, resp), (&settings::RESP_CLUSTER, cluster), (&settings::HTTP, http)];
+        let values = [(&settings::RESP, resp), (&settings::RESP_CLUSTER, cluster), (&settings::HTTP, http)];
         assert!(Config::new(&given(&values)).is_ok(), "{values:?}");
     }
 }

@@ -226,7 +226,9 @@ impl Node {
         match scope {
             Scope::Site => self.list_page(request).await,
             Scope::Node if self.shared.is_elsewhere(shard) => Err(Refusal::NotHere),
-            Scope::Node => self.ask(self.shared.owner(shard), |answer| Mail::List { request, answer }).await?,
+            Scope::Node => {
+                self.ask(self.shared.owner(shard), |answer| Mail::List { request, answer }).await?
+            }
         }
     }
 

@@ -523,7 +523,8 @@ impl Server {
         let relay = relay.transpose().map_err(folder_failed)?;
         let links_wanted = config.link_given || !council.is_alone() || config.database.is_some();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
-        let resp_cluster = config.resp_cluster.map(|address| listen("--resp-cluster", address)).transpose()?;
+        let resp_cluster =
+            config.resp_cluster.map(|address| listen("--resp-cluster", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
         let address_of =
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|it| it.local_addr().ok());

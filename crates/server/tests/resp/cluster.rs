@@ -58,7 +58,10 @@ fn a_transaction_is_in_one_slot_and_at_this_node() {
     says(&["MULTI", "INCR foo", "INCR a", "EXEC"], &format!("+OK\r\n{MOVED}+QUEUED\r\n{aborted}"));
     says(&["MULTI", "MGET a b", "EXEC"], &format!("+OK\r\n{CROSSED}{aborted}"));
     let without = "-ERR EXEC without MULTI\r\n";
-    says(&["MULTI", "INCR a", "INCR b", "EXEC", "EXEC"], &format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{CROSSED}{without}"));
+    says(
+        &["MULTI", "INCR a", "INCR b", "EXEC", "EXEC"],
+        &format!("+OK\r\n+QUEUED\r\n+QUEUED\r\n{CROSSED}{without}"),
+    );
     says(&["MULTI", "CLUSTER MYID", "EXEC"], &format!("+OK\r\n+QUEUED\r\n*1\r\n$40\r\n{OWN}\r\n"));
     says(&["MULTI", "INCR a", "RESET", "INCR foo"], &format!("+OK\r\n+QUEUED\r\n+RESET\r\n{MOVED}"));
 }
@@ -66,7 +69,10 @@ fn a_transaction_is_in_one_slot_and_at_this_node() {
 #[test]
 fn the_map_in_all_its_forms() {
     let range = |first, last, host: &str, port, id| {
-        format!("*3\r\n:{first}\r\n:{last}\r\n*4\r\n${}\r\n{host}\r\n:{port}\r\n$40\r\n{id}\r\n*0\r\n", host.len())
+        format!(
+            "*3\r\n:{first}\r\n:{last}\r\n*4\r\n${}\r\n{host}\r\n:{port}\r\n$40\r\n{id}\r\n*0\r\n",
+            host.len()
+        )
     };
     let slots = [
         range(0, 8191, "127.0.0.1", 7001, OWN),
@@ -119,7 +125,10 @@ fn what_operators_of_clusters_do_is_refused_in_clear_words() {
     for (command, words) in [
         ("CLUSTER MEET 127.0.0.1 7002", "ERR CLUSTER MEET is not supported: nodes find each other"),
         ("cluster setslot 5 node x", "ERR CLUSTER SETSLOT is not supported: nodes find each other"),
-        ("CLUSTER COUNTKEYSINSLOT 5", "ERR CLUSTER COUNTKEYSINSLOT is not supported: counters are kept by shards"),
+        (
+            "CLUSTER COUNTKEYSINSLOT 5",
+            "ERR CLUSTER COUNTKEYSINSLOT is not supported: counters are kept by shards",
+        ),
         ("CLUSTER NOSUCH", "ERR unknown subcommand 'NOSUCH'. Try CLUSTER HELP."),
         ("CLUSTER", "ERR wrong number of arguments for 'cluster' command"),
         ("CLUSTER MYID x", "ERR wrong number of arguments for 'cluster|myid' command"),

@@ -4,11 +4,7 @@
 use std::fmt::Write as _;
 
 use super::{Arity, Call, Group, Handler, Spec, client::help, connection::about};
-use crate::resp::{
-    Arguments, ClusterNode, Reply, RequestError, SLOTS, SlotMap,
-    error::quote,
-    slot_of,
-};
+use crate::resp::{Arguments, ClusterNode, Reply, RequestError, SLOTS, SlotMap, error::quote, slot_of};
 
 /// Nobody votes on who has what, so there is no later one.
 const EPOCH: u64 = 0;
@@ -93,12 +89,11 @@ pub(super) fn refusal(word: &[u8]) -> Option<RequestError> {
     const BY_HAND: &str = "addslots addslotsrange bumpepoch count-failure-reports delslots delslotsrange failover \
                            flushslots forget meet replicate reset saveconfig set-config-epoch setslot";
     const INTO_SLOTS: &str = "countkeysinslot getkeysinslot";
-    let (known, instead) = [(BY_HAND, BY_THEMSELVES), (INTO_SLOTS, BY_SHARDS)].into_iter().find_map(
-        |(words, instead)| {
+    let (known, instead) =
+        [(BY_HAND, BY_THEMSELVES), (INTO_SLOTS, BY_SHARDS)].into_iter().find_map(|(words, instead)| {
             let known = words.split_whitespace().find(|known| known.as_bytes().eq_ignore_ascii_case(word))?;
             Some((known, instead))
-        },
-    )?;
+        })?;
     Some(RequestError::NotSupported { command: format!("CLUSTER {}", known.to_ascii_uppercase()), instead })
 }
 

@@ -20,9 +20,7 @@ mod wait;
 
 pub(crate) use refused::watch;
 
-use super::{
-    Arguments, Mode, Reply, Request, RequestError, ServerFacts, Session, error::quote, slot_of,
-};
+use super::{Arguments, Mode, Reply, Request, RequestError, ServerFacts, Session, error::quote, slot_of};
 
 /// A command, or the second word of one.
 pub(crate) struct Spec {
@@ -297,10 +295,16 @@ mod tests {
     fn names_are_found_in_any_case() {
         for spec in all(Mode::Cluster) {
             for name in [spec.name.to_owned(), spec.name.to_ascii_uppercase()] {
-                assert!(by_name_in(Mode::Cluster, name.as_bytes()).is_some_and(|found| std::ptr::eq(found, spec)), "{name}");
+                assert!(
+                    by_name_in(Mode::Cluster, name.as_bytes()).is_some_and(|found| std::ptr::eq(found, spec)),
+                    "{name}"
+                );
             }
             for longer in [format!("{}\0", spec.name), format!("{}x", spec.name), format!(" {}", spec.name)] {
-                assert!(by_name_in(Mode::Cluster, longer.as_bytes()).is_none_or(|found| found.name == longer), "{longer:?}");
+                assert!(
+                    by_name_in(Mode::Cluster, longer.as_bytes()).is_none_or(|found| found.name == longer),
+                    "{longer:?}"
+                );
             }
         }
         assert!(by_name(b"").is_none());

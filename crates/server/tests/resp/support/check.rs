@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use quipu_server::{
     SITES_WAIT_MS_MAX,
     resp::{
-        KEY_BYTES_MAX, Mode, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply, Request,
-        Session, Step,
+        KEY_BYTES_MAX, Mode, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply,
+        Request, Session, Step,
     },
 };
 
@@ -28,12 +28,7 @@ pub(crate) fn check(data: &[u8]) {
 }
 
 /// Everything that came of a stream which arrives `piece` bytes at a time.
-pub(crate) fn transcript(
-    stream: &[u8],
-    piece: usize,
-    password: Option<&'static str>,
-    mode: Mode,
-) -> String {
+pub(crate) fn transcript(stream: &[u8], piece: usize, password: Option<&'static str>, mode: Mode) -> String {
     let facts = Facts { password, ..Facts::default() };
     let (mut parser, mut session) = (Parser::new(), Session::in_mode(mode, 1, &facts));
     let (mut received, mut log) = (Vec::new(), String::new());
