@@ -55,10 +55,6 @@ pub struct Metrics {
     pub http_connections: Gauge,
     /// Clients that were turned away because there were too many.
     pub connections_refused: Counter,
-    /// Commands that clients of a cluster were told to take to another node.
-    pub commands_redirected: Counter,
-    /// Commands for shards that other nodes have, or nobody at that moment.
-    pub commands_passed_on: Counter,
     /// Bytes written to the log.
     pub bytes_logged: Counter,
     /// Rounds of checkpoints: the table was brought up to date.
@@ -156,8 +152,6 @@ impl Metrics {
             resp_connections: Gauge::default(),
             http_connections: Gauge::default(),
             connections_refused: Counter::default(),
-            commands_redirected: Counter::default(),
-            commands_passed_on: Counter::default(),
             bytes_logged: Counter::default(),
             checkpoint_rounds: Counter::default(),
         };
@@ -182,16 +176,6 @@ impl Metrics {
             "connections_refused",
             "Clients turned away because too many were connected",
             self.connections_refused.clone(),
-        );
-        registry.register(
-            "commands_redirected",
-            "Commands that clients of a cluster were told to take to another node",
-            self.commands_redirected.clone(),
-        );
-        registry.register(
-            "commands_passed_on",
-            "Commands for shards that this node had not, which it has passed on",
-            self.commands_passed_on.clone(),
         );
     }
 

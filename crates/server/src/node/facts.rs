@@ -174,8 +174,8 @@ impl Shared {
                 write!(
                     text,
                     "# Cluster\r\ncluster_enabled:{enabled}\r\ncommands_redirected:{}\r\ncommands_passed_on:{}\r\n",
-                    self.metrics.commands_redirected.get(),
-                    self.metrics.commands_passed_on.get(),
+                    self.metrics.nodes.redirected.get(),
+                    self.metrics.nodes.passed_on.get(),
                 )
             }
             "keyspace" if host.live == 0 => write!(text, "# Keyspace\r\n"),
@@ -246,6 +246,6 @@ impl ServerFacts for Shared {
     }
 
     fn redirect(&self, slot: u16) -> Option<Endpoint> {
-        self.endpoint_of(slot).inspect(|_| _ = self.metrics.commands_redirected.inc())
+        self.endpoint_of(slot).inspect(|_| _ = self.metrics.nodes.redirected.inc())
     }
 }

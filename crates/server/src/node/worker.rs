@@ -548,7 +548,6 @@ impl Worker {
         }
         if self.shared.is_elsewhere(shard) {
             let ticket = named(ticket, CommandName::of(&command.action));
-            self.shared.metrics.commands_passed_on.inc();
             self.lanes.push(shard, ticket, OwnedCommand::new(command));
             return shard;
         }
