@@ -62,7 +62,7 @@ def transactions():
         assert pipe.incr("{pair}a").incrby("{pair}b", 5).execute() == [1, 5]
     raw = client.get_redis_connection(client.get_node_from_key("{pair}a"))
     with raw.pipeline(transaction=True) as pipe:
-        refused("CROSSSLOT", pipe.mget("{pair}a", "other").execute)
+        refused("don't hash to the same slot", pipe.mget("{pair}a", "other").execute)
 
 
 def lists():

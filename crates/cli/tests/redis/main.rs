@@ -37,8 +37,8 @@ fn main() -> ExitCode {
         .test_with("redis_benchmark_counts_exactly", redis("redis-benchmark"), |program| {
             programs::redis_benchmark_counts_exactly(&program);
         })
-        .test_with("redis_benchmark_counts_in_a_cluster_of_one", redis("redis-benchmark"), |program| {
-            programs::redis_benchmark_counts_in_a_cluster_of_one(&program);
+        .test_with("redis_cli_in_a_cluster_of_one", redis("redis-cli"), |program| {
+            programs::redis_cli_in_a_cluster_of_one(&program);
         })
         .test_with("quipu_bench_counts_what_redis_acknowledges", redis("redis-server"), |program| {
             programs::quipu_bench_counts_what_redis_acknowledges(&program);
