@@ -86,11 +86,14 @@ async function untilAnswered(key, producer, number) {
 async function trouble() {
   const sums = Array(KEYS).fill(0);
   let stop = false;
+  let longest = 0;
   const produce = async (producer) => {
     for (let number = 0; !stop; number += 1) {
       const at = (number * 7 + producer) % KEYS;
+      const began = Date.now();
       await untilAnswered(`once:${at}`, `io-${producer}`, number);
       sums[at] += 1;
+      longest = Math.max(longest, Date.now() - began);
     }
   };
   const producers = Promise.all(Array.from({ length: PRODUCERS }, (_, producer) => produce(producer)));
@@ -104,7 +107,7 @@ async function trouble() {
   assert.deepEqual(counted, sums);
   const all = sums.reduce((one, two) => one + two);
   assert.ok(all > 100, `${all}`);
-  console.log(`${all} counted, each once`);
+  console.log(`${all} counted, each once; the longest wait ${longest / 1000} s`);
 }
 
 async function main() {

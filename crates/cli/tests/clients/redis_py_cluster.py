@@ -101,7 +101,7 @@ def until_answered(cluster, key, producer, number):
 
 
 def trouble():
-    stop, sums, failures = threading.Event(), [0] * KEYS, []
+    stop, sums, waits, failures = threading.Event(), [0] * KEYS, [], []
     lock = threading.Lock()
 
     def produce(name):
@@ -109,10 +109,12 @@ def trouble():
             cluster, number = connect(), 0
             while not stop.is_set():
                 at = (number * 7 + len(name)) % KEYS
+                began = time.monotonic()
                 until_answered(cluster, f"once:{at}", name, number)
                 number += 1
                 with lock:
                     sums[at] += 1
+                    waits.append(time.monotonic() - began)
             cluster.close()
         except BaseException as failure:  # told below
             failures.append(failure)
@@ -131,7 +133,7 @@ def trouble():
     counted = [int(fresh.get(f"once:{at}") or 0) for at in range(KEYS)]
     assert counted == sums and sum(sums) > 100, (counted, sums)
     fresh.close()
-    print(f"{sum(sums)} counted, each once", flush=True)
+    print(f"{sum(sums)} counted, each once; the longest wait {max(waits):.1f} s", flush=True)
 
 
 for check in (counting, transactions, lists, both_protocols, straight, trouble):

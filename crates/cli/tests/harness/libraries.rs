@@ -58,14 +58,14 @@ pub(crate) fn node() -> Result<(PathBuf, PathBuf), String> {
 }
 
 /// Runs a script against a port. Where `hear` has done what a line asks for, and says so, the script goes on. Its last line
-/// must be OK.
+/// must be OK. Returns all that it has said.
 pub(crate) fn run(
     mut command: Command,
     script: &str,
     port: u16,
     more: &[&str],
     mut hear: impl FnMut(&str) -> bool,
-) {
+) -> Vec<String> {
     command.arg(Path::new(SCRIPTS).join(script)).arg(port.to_string()).args(more);
     let mut child = command
         .stdin(Stdio::piped())
@@ -94,4 +94,5 @@ pub(crate) fn run(
     watchdog.join().expect("no failure");
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.last().is_some_and(|line| line == "OK"), "{said:?}\n{errors}");
+    said
 }

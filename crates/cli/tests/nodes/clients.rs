@@ -33,7 +33,7 @@ fn detours(crew: &Crew) -> u64 {
 fn run(store: &Store, command: Command, script: &str) {
     let crew = Crew::start_alike(&store.keyspace(), 3, PORT);
     let mut at_the_mark = None;
-    libraries::run(command, script, crew.resp_cluster(0).port(), &[], |line| {
+    let said = libraries::run(command, script, crew.resp_cluster(0).port(), &[], |line| {
         match line {
             "MARK" => at_the_mark = Some(detours(&crew)),
             "STRAIGHT" => assert_eq!(Some(detours(&crew)), at_the_mark, "some were not sent to the owner"),
@@ -51,6 +51,40 @@ fn run(store: &Store, command: Command, script: &str) {
         true
     });
     assert!(at_the_mark.is_some(), "the script has not said when it knows all nodes");
+    println!(
+        "{script}: {}",
+        said.iter().find(|line| line.contains("each once")).expect("what it has counted")
+    );
+}
+
+/// One that has no port for clients of a cluster is never named: what is for it is passed on.
+pub(crate) fn a_node_that_clients_of_a_cluster_cannot_reach(store: &'static Store) {
+    const KEYS: i64 = 60;
+    let link = "--link 127.0.0.1:0";
+    let flags = [format!("{link} {PORT}"), format!("{link} {PORT}"), link.to_owned()];
+    let crew = Crew::start_with(&store.keyspace(), &flags);
+    crew.settle();
+    let [mut first, mut second] =
+        [0, 1].map(|number| Client::connect(crew.resp_cluster(number)).expect("it listens"));
+    let mut moved = 0;
+    for key in 0..KEYS {
+        let command = format!("INCRBY mixed:{key} 5 IDMP client {key}");
+        let answer = first.call(&command);
+        if answer != Value::Integer(5) {
+            let slot = first.call(&format!("CLUSTER KEYSLOT mixed:{key}")).integer();
+            assert_eq!(answer, Value::Error(format!("MOVED {slot} {}", crew.resp_cluster(1))));
+            assert_eq!(second.call(&command), Value::Integer(5));
+            moved += 1;
+        }
+        // The same again, by another way.
+        assert_eq!(crew.client(2).call(&command), Value::Integer(5));
+    }
+    assert_eq!(crew.metric(REDIRECTED), moved);
+    let own = first.call("DBSIZE").integer() + second.call("DBSIZE").integer();
+    assert!(moved > 0 && (1..KEYS).contains(&own), "{moved} moved, {own} at the two");
+    let info = first.call("CLUSTER INFO").text();
+    assert!(info.contains("cluster_state:ok") && info.contains("cluster_known_nodes:2"), "{info}");
+    assert_eq!(crew.client(0).call("DBSIZE"), Value::Integer(KEYS));
 }
 
 /// Lets a node give all its shards away, and take some again.

@@ -41,6 +41,11 @@ fn main() -> ExitCode {
         .test_with("a_node_that_is_paused", store::of_one, quick::a_node_that_is_paused)
         .test_with("an_edge_comes_to_any_node", store::of_one, quick::an_edge_comes_to_any_node)
         .test_with("another_site_comes_to_any_node", store::of_one, sites::another_site_comes_to_any_node)
+        .test_with(
+            "a_node_that_clients_of_a_cluster_cannot_reach",
+            store::of_one,
+            clients::a_node_that_clients_of_a_cluster_cannot_reach,
+        )
         .test_with("redis_py_in_a_cluster", with(libraries::python), clients::redis_py)
         .test_with("ioredis_in_a_cluster", with(libraries::node), clients::ioredis)
         .test_with(
