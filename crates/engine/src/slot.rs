@@ -1,5 +1,7 @@
 //! Which shard a key belongs to: by the hash slots of Redis Cluster, so that its clients can tell it by themselves.
 
+use std::ops::RangeInclusive;
+
 use quipu_storage::ShardId;
 
 /// How many hash slots there are.
@@ -63,7 +65,18 @@ impl Shards {
 
     /// The shard of a key.
     pub fn of(self, key: &[u8]) -> ShardId {
-        ShardId(slot_of(key) / (SLOTS / self.count))
+        self.of_slot(slot_of(key))
+    }
+
+    /// The shard of a hash slot.
+    pub fn of_slot(self, slot: u16) -> ShardId {
+        ShardId(slot / (SLOTS / self.count))
+    }
+
+    /// The hash slots of a shard.
+    pub fn slots(self, shard: ShardId) -> RangeInclusive<u16> {
+        let each = SLOTS / self.count;
+        shard.0 * each..=shard.0 * each + (each - 1)
     }
 
     /// All of them.
@@ -92,9 +105,12 @@ mod tests {
         let shards = Shards::new(64).unwrap();
         let mut slots = [0; 64];
         for slot in 0..SLOTS {
-            slots[usize::from(slot / (SLOTS / shards.count()))] += 1;
+            let shard = shards.of_slot(slot);
+            slots[usize::from(shard.0)] += 1;
+            assert!(shards.slots(shard).contains(&slot));
         }
         assert_eq!(slots, [256; 64]);
+        assert!(shards.all().flat_map(|shard| shards.slots(shard)).eq(0..SLOTS));
         assert_eq!(Shards::new(48), None);
         assert_eq!(Shards::new(0), None);
     }

@@ -8,7 +8,8 @@ use std::hint::black_box;
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use quipu_engine::slot_of;
 use quipu_server::resp::{
-    ClientFacts, Parsed, Parser, Reply, Request, ServerFacts, Session, Setting, Step, integer,
+    ClientFacts, ClusterNode, Endpoint, Mode, Parsed, Parser, Reply, Request, ServerFacts, Session, Setting,
+    SlotMap, Step, integer,
 };
 
 const DEPTH: u64 = 16;
@@ -31,10 +32,17 @@ impl ServerFacts for Server {
     fn clients(&self) -> Vec<ClientFacts> {
         Vec::new()
     }
-    fn info(&self, _sections: &[&str]) -> String {
+    fn info(&self, _sections: &[&str], _mode: Mode) -> String {
         String::new()
     }
     fn reset_statistics(&self) {}
+    fn slot_map(&self) -> SlotMap {
+        let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: 7382 };
+        SlotMap { own: ClusterNode::new(1, endpoint), others: Vec::new() }
+    }
+    fn redirect(&self, _slot: u16) -> Option<Endpoint> {
+        None
+    }
 }
 
 /// Commands as `redis-benchmark` sends them.

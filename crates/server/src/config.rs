@@ -100,6 +100,8 @@ pub struct Config {
     pub storage_deadline: Duration,
     /// Where Redis clients connect; `None`: nowhere.
     pub resp: Option<SocketAddr>,
+    /// Where clients of a Redis Cluster connect; `None`: nowhere.
+    pub resp_cluster: Option<SocketAddr>,
     /// Where HTTP clients connect; `None`: nowhere.
     pub http: Option<SocketAddr>,
     /// The number of this site; `None`: as the data folder says, and [`SITE_DEFAULT`] for a new one.
@@ -163,6 +165,7 @@ impl Config {
                 within(parse_duration(text)?, STORAGE_DEADLINE_MIN, STORAGE_DEADLINE_MAX, format_duration)
             })?,
             resp: settings.required(&settings::RESP, address)?,
+            resp_cluster: settings.required(&settings::RESP_CLUSTER, address)?,
             http: settings.required(&settings::HTTP, address)?,
             site: settings.optional(&settings::SITE, site)?,
             link: settings.required(&settings::LINK, address)?,
@@ -208,7 +211,12 @@ impl Config {
     }
 
     fn check_addresses(&self, settings: &Settings) -> Result<(), ConfigError> {
-        for (known, address) in [(&settings::RESP, self.resp), (&settings::HTTP, self.http)] {
+        let all = [
+            (&settings::RESP, self.resp),
+            (&settings::RESP_CLUSTER, self.resp_cluster),
+            (&settings::HTTP, self.http),
+        ];
+        for (known, address) in all {
             let public = address.is_some_and(|address| !address.ip().is_loopback());
             if public && !self.users.required() && !self.insecure {
                 return Err(settings.refuse(
@@ -218,16 +226,27 @@ impl Config {
                 ));
             }
         }
-        match (self.resp, self.http) {
-            (None, None) => Err(settings.refuse(
+        let is_same = |one: Option<SocketAddr>, two| one.is_some_and(|it| it.port() != 0) && one == two;
+        if is_same(self.resp, self.http) {
+            return Err(settings.refuse(&settings::HTTP, "is the address of --resp too; give another port"));
+        }
+        if is_same(self.resp_cluster, self.resp) || is_same(self.resp_cluster, self.http) {
+            let problem = "is the address of --resp or --http too; give another port";
+            return Err(settings.refuse(&settings::RESP_CLUSTER, problem));
+        }
+        let is_unspecified = |address: SocketAddr| address.ip().is_unspecified();
+        if self.resp_cluster.is_some_and(is_unspecified) && self.advertise.is_none() {
+            let problem =
+                "is every address of this machine, and clients are told one; say which with --advertise";
+            return Err(settings.refuse(&settings::RESP_CLUSTER, problem));
+        }
+        if [self.resp, self.resp_cluster, self.http].iter().all(Option::is_none) {
+            return Err(settings.refuse(
                 &settings::HTTP,
                 "while --resp is off too: nobody could connect; give one of them an address",
-            )),
-            (Some(resp), Some(http)) if resp == http && resp.port() != 0 => {
-                Err(settings.refuse(&settings::HTTP, "is the address of --resp too; give another port"))
-            }
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 
     fn check_peers(&self, settings: &Settings) -> Result<(), ConfigError> {
@@ -247,8 +266,8 @@ impl Config {
         let opens = self.link_given || !self.peers.is_empty() || !self.join.is_empty();
         let opened = self.link.filter(|address| opens && address.port() != 0);
         let taken = |other: Option<SocketAddr>| opened.is_some() && opened == other;
-        if taken(self.resp) || taken(self.http) {
-            let problem = "is the address of --resp or --http too; give another port";
+        if taken(self.resp) || taken(self.resp_cluster) || taken(self.http) {
+            let problem = "is the address of --resp, --resp-cluster or --http too; give another port";
             return Err(settings.refuse(&settings::LINK, problem));
         }
         Ok(())

@@ -10,6 +10,7 @@ pub(crate) mod cable;
 pub(crate) mod caller;
 pub(crate) mod client;
 pub(crate) mod cluster;
+pub(crate) mod libraries;
 pub(crate) mod random;
 pub(crate) mod server;
 pub(crate) mod suite;

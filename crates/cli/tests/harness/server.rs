@@ -226,18 +226,20 @@ impl Site {
         });
         let ready = lines.recv_timeout(READY_WITHIN);
         // From here on it is ended when this is dropped.
-        let mut running =
-            Running { child, resp: ([127, 0, 0, 1], 0).into(), http: ([127, 0, 0, 1], 0).into(), link: None };
+        let none = ([127, 0, 0, 1], 0).into();
+        let mut running = Running { child, resp: none, http: none, link: None, resp_cluster: None };
         let ready = match ready {
             Ok(ready) => ready,
             Err(mpsc::RecvTimeoutError::Timeout) => panic!("not ready in {READY_WITHIN:?}: {}", self.said()),
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,
         };
-        let mut words = ready.split(' ').skip(1).map(|word| word.split_once('=').expect("name=address").1);
-        let mut address = || words.next().and_then(|it| it.parse().ok()).expect("an address");
-        running.resp = address();
-        running.http = address();
-        running.link = words.next().and_then(|it| it.parse().ok());
+        let address = |name: &str| {
+            ready.split(' ').find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        running.resp = address("resp").expect("an address");
+        running.http = address("http").expect("an address");
+        running.link = address("link");
+        running.resp_cluster = address("resp-cluster");
         Some(running)
     }
 }
@@ -263,6 +265,8 @@ pub(crate) struct Running {
     pub(crate) http: SocketAddr,
     /// Where other sites connect, if there are any.
     pub(crate) link: Option<SocketAddr>,
+    /// Where clients of a Redis Cluster connect, if they can.
+    pub(crate) resp_cluster: Option<SocketAddr>,
 }
 
 impl Running {

@@ -58,6 +58,12 @@ pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     }
 }
 
+/// A port for a program that cannot choose one. What is free now is hardly taken a moment later.
+pub(crate) fn free_port() -> u16 {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    free.expect("a free port").port()
+}
+
 /// A Redis of our own, which keeps nothing. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Redis {
@@ -67,9 +73,8 @@ pub(crate) struct Redis {
 
 impl Redis {
     pub(crate) fn start(program: &Path, flags: &[&str]) -> Self {
-        // Redis cannot choose a port. One that is free now is hardly taken a moment later.
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = free.expect("a free port");
+        // Redis cannot choose a port.
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()));
         let child = Command::new(program)
             .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])

@@ -29,7 +29,12 @@ struct Place {
 impl Crew {
     /// Starts so many nodes.
     pub(crate) fn start(keyspace: &str, count: usize) -> Self {
-        let crew = Self::start_with(keyspace, &vec!["--link 127.0.0.1:0".to_owned(); count]);
+        Self::start_alike(keyspace, count, "")
+    }
+
+    /// The same, with more flags.
+    pub(crate) fn start_alike(keyspace: &str, count: usize, flags: &str) -> Self {
+        let crew = Self::start_with(keyspace, &vec![format!("--link 127.0.0.1:0 {flags}"); count]);
         crew.settle();
         crew
     }
@@ -51,6 +56,12 @@ impl Crew {
     /// Where Redis clients find a node, whether it runs or not.
     pub(crate) fn resp(&self, number: usize) -> SocketAddr {
         self.places[number].addresses.lock().unwrap().expect("it was started").0
+    }
+
+    /// Where clients of a Redis Cluster find a node that runs.
+    pub(crate) fn resp_cluster(&self, number: usize) -> SocketAddr {
+        let running = self.places[number].running.lock().unwrap();
+        running.as_ref().and_then(|running| running.resp_cluster).expect("it runs, with such a port")
     }
 
     pub(crate) fn http(&self, number: usize) -> SocketAddr {
@@ -117,15 +128,25 @@ impl Crew {
 
     /// How many shards are open at the nodes that run, by their own metrics.
     pub(crate) fn open(&self) -> u64 {
+        self.sum_of_metrics(|line| line.starts_with("quipu_shard_here") && line.ends_with(" 1"))
+    }
+
+    /// The sum of a metric of all nodes that run.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        self.sum_of_metrics(|line| line.split_once(' ').is_some_and(|(it, _)| it == name))
+    }
+
+    /// What stands at the end of these lines, at all nodes that run.
+    fn sum_of_metrics(&self, is_meant: impl Fn(&str) -> bool) -> u64 {
         let running = (0..self.len()).filter(|number| self.places[*number].running.lock().unwrap().is_some());
-        let open = |number: usize| {
+        let of_node = |number: usize| {
             let url = format!("http://{}/metrics", self.http(number));
             let text = ureq::get(&url).call().ok()?.body_mut().read_to_string().ok()?;
-            let here =
-                text.lines().filter(|line| line.starts_with("quipu_shard_here") && line.ends_with(" 1"));
-            Some(here.count() as u64)
+            let values =
+                text.lines().filter(|line| is_meant(line)).filter_map(|line| line.rsplit(' ').next());
+            Some(values.filter_map(|value| value.parse::<u64>().ok()).sum())
         };
-        running.map(|number| open(number).unwrap_or(0)).sum()
+        running.map(|number| of_node(number).unwrap_or(0)).sum()
     }
 
     /// Waits until something is so.

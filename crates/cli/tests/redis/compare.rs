@@ -1,15 +1,27 @@
 //! The same commands to Redis and to the server, in both versions of the protocol, all at once and one by one; the
 //! replies must be the same to the byte. The few that are meant to differ stand in the list with their reason.
 
-use std::{net::SocketAddr, path::Path};
+use std::{
+    net::SocketAddr,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use crate::{
     cases::{self, Case, Order, Requests},
-    harness::{Client, Site, client::encode, tools::Redis},
+    harness::{
+        Client, Site, Value,
+        client::encode,
+        tools::{self, Redis},
+    },
 };
 
 const OPEN: &str = include_str!("data/commands.txt");
+const CLUSTER: &str = include_str!("data/cluster.txt");
 const PASSWORD: &str = include_str!("data/with-password.txt");
+/// How long a Redis may take to find out that it is a whole cluster.
+const CLUSTER_OK_WITHIN: Duration = Duration::from_secs(30);
 /// So many bytes at a time, when a line is sent in pieces.
 const PIECE_BYTES: usize = 7;
 
@@ -22,6 +34,34 @@ enum Manner {
     OneByOne,
     /// In one go, a few bytes at a time.
     InPieces,
+}
+
+/// A server, and what it says of itself that no other one does: each with what to read in its place.
+struct Server {
+    address: SocketAddr,
+    own: Vec<(String, &'static str)>,
+}
+
+impl Server {
+    fn at(address: SocketAddr) -> Self {
+        Self { address, own: Vec::new() }
+    }
+
+    /// A node of a cluster.
+    fn in_cluster(address: SocketAddr) -> Self {
+        let id = Client::connect(address).expect("it takes clients").call("CLUSTER MYID").text();
+        Self { address, own: vec![(id, "ID"), (address.port().to_string(), "PORT")] }
+    }
+
+    fn transcript(&self, requests: &Requests, protocol: u8, manner: Manner) -> Vec<u8> {
+        let replies = transcript(self.address, requests, protocol, manner);
+        if self.own.is_empty() {
+            return replies;
+        }
+        // Those who tell of themselves tell it as text.
+        let text = String::from_utf8(replies).expect("text");
+        self.own.iter().fold(text, |text, (own, other)| text.replace(own, other)).into_bytes()
+    }
 }
 
 /// What a server has replied until it has closed the connection.
@@ -94,8 +134,8 @@ fn judge(case: &Case, redis: &[u8], ours: &[u8]) -> Option<String> {
 }
 
 /// Sends every line to both, and tells all that is wrong at once.
-fn compare(cases: &[Case], redis: SocketAddr, ours: SocketAddr, protocols: &[u8], before: &str) {
-    let mut cleaners = [redis, ours].map(|address| Client::connect(address).expect("it takes clients"));
+fn compare(cases: &[Case], servers: [&Server; 2], protocols: &[u8], before: &str) {
+    let mut cleaners = servers.map(|server| Client::connect(server.address).expect("it takes clients"));
     let mut wrong = Vec::new();
     let mut compared = 0;
     for case in cases {
@@ -109,8 +149,7 @@ fn compare(cases: &[Case], redis: SocketAddr, ours: SocketAddr, protocols: &[u8]
                 }
                 compared += 1;
                 let requests = case.requests(&format!("fresh-{compared}"));
-                let [theirs, replied] =
-                    [redis, ours].map(|address| transcript(address, &requests, *protocol, manner));
+                let [theirs, replied] = servers.map(|server| server.transcript(&requests, *protocol, manner));
                 wrong.extend(
                     judge(case, &theirs, &replied).map(|it| format!("RESP{protocol} {manner:?} {it}")),
                 );
@@ -126,7 +165,7 @@ pub(crate) fn replies_are_those_of_redis(redis_server: &Path) {
     assert!(cases.len() > 300, "only {} lines", cases.len());
     let (redis, site) = (Redis::start(redis_server, &[]), Site::new("--workers 2"));
     let ours = site.start();
-    compare(&cases, redis.address, ours.resp, &[2, 3], "FLUSHALL");
+    compare(&cases, [&Server::at(redis.address), &Server::at(ours.resp)], &[2, 3], "FLUSHALL");
 }
 
 pub(crate) fn replies_with_a_password_are_those_of_redis(redis_server: &Path) {
@@ -135,5 +174,33 @@ pub(crate) fn replies_with_a_password_are_those_of_redis(redis_server: &Path) {
     let redis = Redis::start(redis_server, &["--requirepass", "secret"]);
     let site = Site::new("--workers 2 --requirepass secret");
     let ours = site.start();
-    compare(&cases, redis.address, ours.resp, &[2], "AUTH secret ; FLUSHALL");
+    let servers = [&Server::at(redis.address), &Server::at(ours.resp)];
+    compare(&cases, servers, &[2], "AUTH secret ; FLUSHALL");
+}
+
+/// A Redis that has all hash slots, beside a site that has them.
+pub(crate) fn replies_in_a_cluster_are_those_of_redis(redis_server: &Path) {
+    let cases = cases::read(CLUSTER);
+    assert!(cases.len() > 60, "only {} lines", cases.len());
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let nodes = folder.path().join("nodes.conf").to_string_lossy().into_owned();
+    let bus = tools::free_port().to_string();
+    let flags = ["--cluster-enabled", "yes", "--cluster-announce-ip", "127.0.0.1", "--cluster-port", &bus];
+    let flags = [&flags[..], &["--cluster-config-file", &nodes]].concat();
+    let redis = Redis::start(redis_server, &flags);
+    let mut client = Client::connect(redis.address).expect("it takes clients");
+    assert_eq!(client.call("CLUSTER ADDSLOTSRANGE 0 16383"), Value::ok());
+    let until = Instant::now() + CLUSTER_OK_WITHIN;
+    while !client.call("CLUSTER INFO").text().contains("cluster_state:ok") {
+        assert!(Instant::now() < until, "the cluster of Redis does not come about");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let site = Site::new("--workers 2 --resp-cluster 127.0.0.1:0");
+    let ours = site.start();
+    let port = ours.resp_cluster.expect("it has such a port");
+    compare(&cases, [&Server::in_cluster(redis.address), &Server::in_cluster(port)], &[2, 3], "FLUSHALL");
+    // On the other port nothing has changed.
+    let disabled = Value::Error("ERR This instance has cluster support disabled".to_owned());
+    assert_eq!(ours.client().call("CLUSTER SLOTS"), disabled);
+    assert_eq!(ours.client().call("MGET a b").array().len(), 2);
 }

@@ -28,11 +28,17 @@ fn main() -> ExitCode {
         .test_with("replies_with_a_password_are_those_of_redis", redis("redis-server"), |program| {
             compare::replies_with_a_password_are_those_of_redis(&program);
         })
+        .test_with("replies_in_a_cluster_are_those_of_redis", redis("redis-server"), |program| {
+            compare::replies_in_a_cluster_are_those_of_redis(&program);
+        })
         .test_with("redis_cli_counts_and_lists", redis("redis-cli"), |program| {
             programs::redis_cli_counts_and_lists(&program);
         })
         .test_with("redis_benchmark_counts_exactly", redis("redis-benchmark"), |program| {
             programs::redis_benchmark_counts_exactly(&program);
+        })
+        .test_with("redis_cli_in_a_cluster_of_one", redis("redis-cli"), |program| {
+            programs::redis_cli_in_a_cluster_of_one(&program);
         })
         .test_with("quipu_bench_counts_what_redis_acknowledges", redis("redis-server"), |program| {
             programs::quipu_bench_counts_what_redis_acknowledges(&program);

@@ -61,6 +61,26 @@ pub(crate) fn redis_benchmark_counts_exactly(program: &Path) {
     }
 }
 
+/// A site that is alone has all hash slots.
+pub(crate) fn redis_cli_in_a_cluster_of_one(program: &Path) {
+    let site = Site::new("--workers 2 --resp-cluster 127.0.0.1:0");
+    let server = site.start();
+    let port = server.resp_cluster.expect("it has such a port");
+    let cli = |words: &[&str]| cli(program, port, &[&["-c"], words].concat());
+    assert_eq!(cli(&["incr", "visits"]), "1\n");
+    assert_eq!(cli(&["incrby", "foo", "5", "idmp", "me", "1"]), "5\n");
+    assert_eq!(cli(&["mget", "{foo}a", "{foo}b"]), "\n\n");
+    assert!(cli(&["mget", "a", "b"]).starts_with("CROSSSLOT "));
+    assert_eq!(cli(&["cluster", "keyslot", "foo"]), "12182\n");
+    let info = cli(&["cluster", "info"]);
+    assert!(info.contains("cluster_state:ok\r\n") && info.contains("cluster_known_nodes:1\r\n"), "{info}");
+    let checked = cli(&["--cluster", "info", &port.to_string()]);
+    assert!(checked.contains("2 keys") && checked.contains("16384 slots"), "{checked}");
+    // The two ports are two ways to the same counters.
+    assert_eq!(server.client().call("GET foo").integer(), 5);
+    assert_eq!(cli(&["dbsize"]), "2\n");
+}
+
 pub(crate) fn quipu_bench_counts_what_redis_acknowledges(redis_server: &Path) {
     let redis = Redis::start(redis_server, &[]);
     let bench = |flags: &str| {

@@ -45,6 +45,7 @@ settings! {
     STORAGE_TLS "storage-tls" None;
     STORAGE_DEADLINE "storage-deadline" Some("5s");
     RESP "resp" Some("127.0.0.1:7379");
+    RESP_CLUSTER "resp-cluster" Some("off");
     HTTP "http" Some("127.0.0.1:7380");
     SITE "site" None;
     LINK "link" Some("127.0.0.1:7381");

@@ -23,6 +23,7 @@ fn the_defaults_are_good() {
     assert_eq!(config.resp, "127.0.0.1:7379".parse().ok());
     assert_eq!(config.http, "127.0.0.1:7380".parse().ok());
     assert_eq!(config.storage_deadline, Duration::from_secs(5));
+    assert_eq!(config.resp_cluster, None);
     assert_eq!((config.site, config.cluster, config.peers), (None, None, vec![]));
     assert_eq!((config.link, config.link_given), ("127.0.0.1:7381".parse().ok(), false));
     assert_eq!(config.durability, Durability::Always);
@@ -44,6 +45,7 @@ fn every_value_can_be_given() {
     let config = Config::new(&given(&[
         (&settings::DATA, "/var/lib/quipu"),
         (&settings::RESP, "off"),
+        (&settings::RESP_CLUSTER, "localhost:7382"),
         (&settings::HTTP, "localhost:0"),
         (&settings::SITE, "2"),
         (&settings::LINK, "127.0.0.1:0"),
@@ -66,6 +68,7 @@ fn every_value_can_be_given() {
     .expect("all good");
     assert_eq!(config.data, PathBuf::from("/var/lib/quipu"));
     assert_eq!((config.resp, config.http), (None, "127.0.0.1:0".parse().ok()));
+    assert_eq!(config.resp_cluster, "127.0.0.1:7382".parse().ok());
     assert_eq!((config.site, config.cluster.as_deref()), (Some(2), Some("eu-1.test")));
     assert_eq!((config.link, config.link_given), ("127.0.0.1:0".parse().ok(), true));
     let peers: Vec<_> = config.peers.iter().map(|peer| (peer.number, peer.address.as_str())).collect();
@@ -88,6 +91,9 @@ fn bad_values_are_refused_with_flag_value_and_remedy() {
         (&settings::SITE, "0", "from 1 to 65535"),
         (&settings::SITE, "two", "from 1 to 65535"),
         (&settings::SITE, "65536", "from 1 to 65535"),
+        (&settings::RESP_CLUSTER, "yes", "or off"),
+        (&settings::RESP_CLUSTER, "127.0.0.1:7379", "give another port"),
+        (&settings::RESP_CLUSTER, "127.0.0.1:7380", "give another port"),
         (&settings::LINK, "everywhere", "or off"),
         (&settings::LINK, "127.0.0.1:7380", "give another port"),
         (&settings::PEERS, "10.0.0.2:7381", "2@10.0.0.2:7381"),
@@ -171,6 +177,7 @@ fn a_bad_password_is_refused_without_showing_it() {
 fn a_public_address_needs_a_password_or_a_word() {
     for (known, address) in [
         (&settings::RESP, "0.0.0.0:7379"),
+        (&settings::RESP_CLUSTER, "192.168.1.5:7382"),
         (&settings::HTTP, "0.0.0.0:7380"),
         (&settings::HTTP, "[::]:7380"),
         (&settings::RESP, "192.168.1.5:7379"),
@@ -197,9 +204,21 @@ fn somebody_must_be_able_to_connect() {
     assert!(text.contains("nobody could connect"), "{text}");
     let text = refusal(&[(&settings::RESP, "127.0.0.1:7380")]).to_string();
     assert!(text.contains("another port"), "{text}");
-    assert!(
-        Config::new(&given(&[(&settings::RESP, "127.0.0.1:0"), (&settings::HTTP, "127.0.0.1:0")])).is_ok()
-    );
+    let (off, free) = ("off", "127.0.0.1:0");
+    for [resp, cluster, http] in [[free, free, free], [off, free, off]] {
+        let values = [(&settings::RESP, resp), (&settings::RESP_CLUSTER, cluster), (&settings::HTTP, http)];
+        assert!(Config::new(&given(&values)).is_ok(), "{values:?}");
+    }
+}
+
+#[test]
+fn clients_of_a_cluster_are_told_an_address() {
+    let everywhere = [(&settings::RESP_CLUSTER, "0.0.0.0:7382"), (&settings::INSECURE, "true")];
+    let text = refusal(&everywhere).to_string();
+    assert!(text.contains("--resp-cluster") && text.contains("say which with --advertise"), "{text}");
+    let [cluster, insecure] = everywhere;
+    let advertised = given(&[cluster, insecure, (&settings::ADVERTISE, "quipu-1.example.com")]);
+    assert!(Config::new(&advertised).is_ok());
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct NodeMetrics {
     pub lost: Counter,
     /// Commands passed on to other nodes.
     pub passed_on: Counter,
+    /// Commands that clients of a Redis Cluster were told to take to another node.
+    pub redirected: Counter,
     here: Family<ShardLabels, Gauge>,
     position: Family<ShardLabels, Gauge>,
 }
@@ -38,6 +40,11 @@ impl NodeMetrics {
         registry.register("shards_released", "Shards that this node has handed over", self.released.clone());
         registry.register("shards_lost", "Shards that other nodes took from this one", self.lost.clone());
         registry.register("commands_passed_on", "Commands passed on to other nodes", self.passed_on.clone());
+        registry.register(
+            "commands_redirected",
+            "Commands that clients of a Redis Cluster were told to take to another node",
+            self.redirected.clone(),
+        );
         registry.register("shard_here", "Has this node the shard", self.here.clone());
         registry.register(
             "shard_log_position",

@@ -17,6 +17,8 @@ fn everything_has_a_series_from_the_start() {
         "quipu_resp_connections",
         "quipu_http_connections",
         "quipu_connections_refused_total",
+        "quipu_commands_redirected_total",
+        "quipu_commands_passed_on_total",
         "quipu_batches_committed_total",
         "quipu_batch_rows_count",
         "quipu_commit_seconds_count",

@@ -13,7 +13,9 @@ use std::{
 use quipu_engine::{HostStats, handoff::HandoffStats};
 
 use super::Shared;
-use crate::resp::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Session, Setting};
+use crate::resp::{
+    ClientFacts, DEFAULT_USER, Endpoint, Identity, Mode, ServerFacts, Session, Setting, SlotMap,
+};
 
 /// A client, as far as others may know.
 #[derive(Debug)]
@@ -105,18 +107,21 @@ impl Shared {
         all
     }
 
-    fn write_section(&self, section: &str, text: &mut String) -> std::fmt::Result {
+    fn write_section(&self, section: &str, mode: Mode, text: &mut String) -> std::fmt::Result {
         let Note { commands, host } = self.summary();
         match section {
             "server" => {
                 let seconds = self.started.elapsed().as_secs();
+                let (mode, port) = match mode {
+                    Mode::Alone => ("standalone", self.resp_address().map_or(0, |address| address.port())),
+                    Mode::Cluster => ("cluster", self.endpoint.as_ref().map_or(0, |endpoint| endpoint.port)),
+                };
                 write!(
                     text,
-                    "# Server\r\nquipu_version:{}\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nprocess_id:{}\r\n\
-                     tcp_port:{}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\nworkers:{}\r\nshards:{}\r\n",
+                    "# Server\r\nquipu_version:{}\r\nredis_version:7.0.15\r\nredis_mode:{mode}\r\nprocess_id:{}\r\n\
+                     tcp_port:{port}\r\nuptime_in_seconds:{seconds}\r\nuptime_in_days:{}\r\nworkers:{}\r\nshards:{}\r\n",
                     env!("CARGO_PKG_VERSION"),
                     std::process::id(),
-                    self.resp_address().map_or(0, |address| address.port()),
                     seconds / 86_400,
                     self.workers(),
                     self.shards.count(),
@@ -164,7 +169,15 @@ impl Shared {
                 )
             }
             "replication" => self.write_replication(text),
-            "cluster" => write!(text, "# Cluster\r\ncluster_enabled:0\r\n"),
+            "cluster" => {
+                let enabled = u8::from(mode == Mode::Cluster);
+                write!(
+                    text,
+                    "# Cluster\r\ncluster_enabled:{enabled}\r\ncommands_redirected:{}\r\ncommands_passed_on:{}\r\n",
+                    self.metrics.nodes.redirected.get(),
+                    self.metrics.nodes.passed_on.get(),
+                )
+            }
             "keyspace" if host.live == 0 => write!(text, "# Keyspace\r\n"),
             "keyspace" => write!(text, "# Keyspace\r\ndb0:keys={},expires=0,avg_ttl=0\r\n", host.live),
             _ => Ok(()),
@@ -210,7 +223,7 @@ impl ServerFacts for Shared {
         facts.collect()
     }
 
-    fn info(&self, sections: &[&str]) -> String {
+    fn info(&self, sections: &[&str], mode: Mode) -> String {
         let wants_all = sections.is_empty()
             || sections.iter().any(|section| ["all", "default", "everything"].contains(section));
         let sections = if wants_all { &SECTIONS[..] } else { sections };
@@ -219,12 +232,20 @@ impl ServerFacts for Shared {
             if !text.is_empty() && SECTIONS.contains(section) {
                 text.push_str("\r\n");
             }
-            self.write_section(section, &mut text).expect("writing to memory does not fail");
+            self.write_section(section, mode, &mut text).expect("writing to memory does not fail");
         }
         text
     }
 
     fn reset_statistics(&self) {
         self.commands_forgotten.store(self.summary().commands, Ordering::Relaxed);
+    }
+
+    fn slot_map(&self) -> SlotMap {
+        self.slots_by_node()
+    }
+
+    fn redirect(&self, slot: u16) -> Option<Endpoint> {
+        self.endpoint_of(slot).inspect(|_| _ = self.metrics.nodes.redirected.inc())
     }
 }

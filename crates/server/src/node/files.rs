@@ -36,7 +36,8 @@ impl Places {
     /// As many as are wanted.
     fn wanted(config: &Config) -> Self {
         let http = HttpLimits::default().connections;
-        Self { resp: config.resp.map_or(0, |_| config.max_clients), http: config.http.map_or(0, |_| http) }
+        let resp = config.resp.or(config.resp_cluster);
+        Self { resp: resp.map_or(0, |_| config.max_clients), http: config.http.map_or(0, |_| http) }
     }
 
     fn all(self) -> usize {

@@ -11,7 +11,7 @@ use quipu_storage::ShardId;
 use super::{
     Node,
     acks::Written,
-    mail::ListShard,
+    mail::{Cleared, ListShard, Mail},
     wait::{Wait, Waited},
 };
 use crate::{
@@ -24,13 +24,22 @@ const PAGE: usize = 1000;
 /// So many unfinished scans are remembered; beyond, the oldest is forgotten.
 const CURSORS_MAX: usize = 65_536;
 
+/// Whose counters are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All of this site.
+    Site,
+    /// Those of the shards that this node has.
+    Node,
+}
+
 /// Something that clients ask of several shards.
 #[derive(Debug)]
 pub(super) enum Job {
-    Scan { cursor: u64, pattern: Option<Vec<u8>>, count: usize, wants_strings: bool },
-    Keys { pattern: Vec<u8> },
-    Count,
-    Clear,
+    Scan { scope: Scope, cursor: u64, pattern: Option<Vec<u8>>, count: usize, wants_strings: bool },
+    Keys { scope: Scope, pattern: Vec<u8> },
+    Count(Scope),
+    Clear(Scope),
     Wait(Wait),
 }
 
@@ -43,18 +52,19 @@ pub(super) struct Rendered {
 }
 
 impl Job {
-    pub(super) fn of(request: &Request<'_>) -> Self {
+    pub(super) fn of(request: &Request<'_>, scope: Scope) -> Self {
         match *request {
             Request::Scan { cursor, pattern, count, type_name } => Self::Scan {
+                scope,
                 cursor,
                 pattern: pattern.map(<[u8]>::to_vec),
                 count: usize::try_from(count).unwrap_or(PAGE),
                 // To those who ask by type, counters are strings, as in Redis.
                 wants_strings: type_name.is_none_or(|name| name.eq_ignore_ascii_case(b"string")),
             },
-            Request::Keys { pattern } => Self::Keys { pattern: pattern.to_vec() },
-            Request::Flush => Self::Clear,
-            _ => Self::Count,
+            Request::Keys { pattern } => Self::Keys { scope, pattern: pattern.to_vec() },
+            Request::Flush => Self::Clear(scope),
+            _ => Self::Count(scope),
         }
     }
 
@@ -63,13 +73,13 @@ impl Job {
         let (mut out, mut learned) = (Vec::new(), Vec::new());
         let done = match self {
             // A relay knows no more counters than those that wait there.
-            Self::Scan { .. } | Self::Keys { .. } | Self::Count | Self::Clear
+            Self::Scan { .. } | Self::Keys { .. } | Self::Count(_) | Self::Clear(_)
                 if node.shared.relay.is_some() =>
             {
                 Err(format!("HANDOFF {}", Refusal::OnlyAtSites))
             }
-            Self::Scan { cursor, pattern, count, wants_strings } => {
-                node.scan(cursor, pattern.as_deref(), count).await.map(|(next, keys)| {
+            Self::Scan { scope, cursor, pattern, count, wants_strings } => {
+                node.scan(scope, cursor, pattern.as_deref(), count).await.map(|(next, keys)| {
                     let keys = if wants_strings { keys } else { Vec::new() };
                     let mut reply = Reply::new(&mut out, protocol);
                     reply.array(2);
@@ -77,16 +87,20 @@ impl Job {
                     write_keys(&keys, &mut reply);
                 })
             }
-            Self::Keys { pattern } => {
-                let keys = node.keys(&pattern).await;
+            Self::Keys { scope, pattern } => {
+                let keys = node.keys(scope, &pattern).await;
                 keys.map(|keys| write_keys(&keys, &mut Reply::new(&mut out, protocol)))
             }
-            Self::Count => {
-                let count = i64::try_from(node.size().await).unwrap_or(i64::MAX);
+            Self::Count(scope) => {
+                let count = match scope {
+                    Scope::Site => node.size().await,
+                    Scope::Node => node.count_here().await,
+                };
+                let count = i64::try_from(count).unwrap_or(i64::MAX);
                 Reply::new(&mut out, protocol).integer(count);
                 Ok(())
             }
-            Self::Clear => match node.clear().await {
+            Self::Clear(scope) => match node.clear(scope).await {
                 Ok(0) => {
                     Reply::new(&mut out, protocol).ok();
                     Ok(())
@@ -166,6 +180,7 @@ impl Node {
     /// The next keys of a scan, and where it goes on; 0 at its end.
     async fn scan(
         &self,
+        scope: Scope,
         cursor: u64,
         pattern: Option<&[u8]>,
         count: usize,
@@ -180,8 +195,11 @@ impl Node {
         let mut looked = 0;
         while looked < count {
             let limit = (count - looked).min(PAGE);
-            let listing =
-                self.list_shard(&place, &prefix, limit).await.map_err(|error| format!("ERR {error}"))?;
+            let listing = match (scope, self.list_shard(scope, &place, &prefix, limit).await) {
+                // Whoever asks all nodes hears of these from another one.
+                (Scope::Node, Err(Refusal::NotHere)) => Listing { counters: Vec::new(), next: None },
+                (_, listing) => listing.map_err(|error| format!("ERR {error}"))?,
+            };
             looked += listing.counters.len();
             let listed = listing.counters.into_iter().map(|(key, _)| key);
             keys.extend(listed.filter(|key| {
@@ -196,18 +214,30 @@ impl Node {
         Ok((cursors.keep(place), keys))
     }
 
-    async fn list_shard(&self, place: &Place, prefix: &[u8], limit: usize) -> Result<Listing, Refusal> {
-        let request =
-            ListShard { shard: place.shard, prefix: prefix.to_vec(), after: place.after.clone(), limit };
-        self.list_page(request).await
+    async fn list_shard(
+        &self,
+        scope: Scope,
+        place: &Place,
+        prefix: &[u8],
+        limit: usize,
+    ) -> Result<Listing, Refusal> {
+        let Place { shard, after } = place.clone();
+        let request = ListShard { shard, prefix: prefix.to_vec(), after, limit };
+        match scope {
+            Scope::Site => self.list_page(request).await,
+            Scope::Node if self.shared.is_elsewhere(shard) => Err(Refusal::NotHere),
+            Scope::Node => {
+                self.ask(self.shared.owner(shard), |answer| Mail::List { request, answer }).await?
+            }
+        }
     }
 
     /// All keys like this.
-    async fn keys(&self, pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    async fn keys(&self, scope: Scope, pattern: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let mut keys = Vec::new();
         let mut cursor = 0;
         loop {
-            let (next, page) = self.scan(cursor, Some(pattern), PAGE * 10).await?;
+            let (next, page) = self.scan(scope, cursor, Some(pattern), PAGE * 10).await?;
             keys.extend(page);
             cursor = next;
             if cursor == 0 {
@@ -216,14 +246,27 @@ impl Node {
         }
     }
 
+    async fn clear_page_here(&self, request: ListShard) -> Result<Cleared, Refusal> {
+        let worker = self.shared.owner(request.shard);
+        self.ask(worker, |answer| Mail::Clear { request, answer }).await?
+    }
+
     /// Deletes all counters that can be. Returns how many cannot.
-    async fn clear(&self) -> Result<u64, String> {
+    async fn clear(&self, scope: Scope) -> Result<u64, String> {
         let mut kept = 0;
-        for shard in self.shared.shards.all() {
+        let is_meant = |shard: &ShardId| scope == Scope::Site || !self.shared.is_elsewhere(*shard);
+        for shard in self.shared.shards.all().filter(is_meant) {
             let mut after = None;
             loop {
                 let request = ListShard { shard, prefix: Vec::new(), after, limit: PAGE };
-                let cleared = self.clear_page(request).await.map_err(|error| format!("ERR {error}"))?;
+                let cleared = match scope {
+                    Scope::Site => self.clear_page(request).await,
+                    Scope::Node => self.clear_page_here(request).await,
+                };
+                let cleared = cleared.map_err(|error| match error {
+                    Refusal::NotHere => format!("TRYAGAIN {error}"),
+                    error => format!("ERR {error}"),
+                })?;
                 kept += cleared.kept;
                 after = cleared.next;
                 if after.is_none() {

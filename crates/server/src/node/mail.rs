@@ -26,12 +26,13 @@ use super::{
     relay::Leaving,
     siblings::Passed,
 };
+use crate::resp::Mode;
 
 /// What a worker is asked or told.
 #[derive(Debug)]
 pub(super) enum Mail {
     /// A client has connected and is this worker's from now on.
-    Client { stream: TcpStream, id: u64 },
+    Client { stream: TcpStream, id: u64, mode: Mode },
     /// Commands of another worker's clients, for shards of this one. They go into one batch.
     Commands { from: usize, commands: Vec<(Ticket, OwnedCommand)> },
     /// Answers to commands that this worker has sent on.

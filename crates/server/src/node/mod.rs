@@ -25,6 +25,7 @@ mod requests;
 mod restore;
 mod siblings;
 mod slab;
+mod slots;
 mod store;
 mod wait;
 mod waiting;
@@ -65,7 +66,7 @@ use self::{
     relay::Relay,
     siblings::{Keeping, Listening, Siblings},
     store::Backend,
-    worker::Worker,
+    worker::{Listener, Worker},
 };
 use crate::{
     auth::Users,
@@ -80,7 +81,7 @@ use crate::{
     links::{Board, LinksOf},
     metrics::Metrics,
     random::random,
-    resp::{Protocol, Setting},
+    resp::{Endpoint, Mode, Protocol, Setting},
 };
 
 pub use self::{
@@ -184,6 +185,8 @@ pub(crate) struct Shared {
     cursors: Cursors,
     metrics: Metrics,
     resp_address: Option<SocketAddr>,
+    /// Where clients of a cluster are told to connect.
+    endpoint: Option<Endpoint>,
     folder: Folder,
     board: Board,
     council: Sitting,
@@ -485,6 +488,7 @@ pub struct Server {
     front: Option<Front>,
     links: Option<Front>,
     resp: Option<SocketAddr>,
+    resp_cluster: Option<SocketAddr>,
     http: Option<SocketAddr>,
     link: Option<SocketAddr>,
     checkpointer: Arc<Checkpointer>,
@@ -519,15 +523,19 @@ impl Server {
         let relay = relay.transpose().map_err(folder_failed)?;
         let links_wanted = config.link_given || !council.is_alone() || config.database.is_some();
         let resp = config.resp.map(|address| listen("--resp", address)).transpose()?;
+        let resp_cluster =
+            config.resp_cluster.map(|address| listen("--resp-cluster", address)).transpose()?;
         let http = config.http.map(|address| listen("--http", address)).transpose()?;
         let address_of =
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|it| it.local_addr().ok());
         let link = config.link.filter(|_| links_wanted);
         let link = link.map(|address| listen("--link", address)).transpose()?;
         let (resp_address, http_address) = (address_of(&resp), address_of(&http));
+        let cluster_address = address_of(&resp_cluster);
         let place = match (backend.registry(), address_of(&link)) {
             (Some(registry), Some(link)) => {
-                let listening = Listening { link, resp: resp_address, http: http_address };
+                let (resp, http) = (resp_address, http_address);
+                let listening = Listening { link, resp, resp_cluster: cluster_address, http };
                 let seat = backend.log(0, || ());
                 Some(Keeping::new(registry, seat, shards, listening, config).map_err(storage_failed)?)
             }
@@ -563,6 +571,7 @@ impl Server {
             notes: Mutex::new(vec![Note::default(); config.workers]),
             cursors: Cursors::default(),
             resp_address,
+            endpoint: cluster_address.map(|address| slots::advertised(address, config)),
             board: council.board(folder.identity.clone(), &metrics),
             folder,
             council,
@@ -595,11 +604,16 @@ impl Server {
             front: Some(front),
             links: None,
             resp: resp_address,
+            resp_cluster: cluster_address,
             http: http_address,
             link: address_of(&link),
             checkpointer,
         };
-        server.start_workers(config, &backend, polls, resp)?;
+        let listeners = [(resp, Mode::Alone), (resp_cluster, Mode::Cluster)].into_iter();
+        let listeners = listeners.filter_map(|(socket, mode)| {
+            Some(Listener { socket: mio::net::TcpListener::from_std(socket?), mode })
+        });
+        server.start_workers(config, &backend, polls, listeners.collect())?;
         if links_wanted || server.node.shared.relay.is_some() {
             server.links = Some(links::start(server.node.clone(), link)?);
         }
@@ -624,7 +638,7 @@ impl Server {
         config: &Config,
         backend: &Backend,
         polls: Vec<Poll>,
-        listener: Option<TcpListener>,
+        mut listeners: Vec<Listener>,
     ) -> Result<(), ServeError> {
         let shared = &self.node.shared;
         let settings = Settings {
@@ -638,7 +652,6 @@ impl Server {
             ..Settings::default()
         };
         let flush = if shared.flush_every.is_some() { Flush::Later } else { Flush::Now };
-        let mut listener = listener.map(mio::net::TcpListener::from_std);
         let (opened, results) = mpsc::channel();
         for (index, poll) in polls.into_iter().enumerate() {
             let waker = Arc::clone(shared);
@@ -648,7 +661,8 @@ impl Server {
             // Before it is ready: whoever looks then finds them.
             let metrics = shared.metrics.worker(u32::try_from(index).unwrap_or(u32::MAX));
             let (shared, opened) = (Arc::clone(shared), opened.clone());
-            let listener = if index == 0 { listener.take() } else { None };
+            // The first one gets them all.
+            let listeners = std::mem::take(&mut listeners);
             let work = move || {
                 host.set_membership(&shared.council.membership());
                 // Where nodes share a site, shards are taken when the others were seen.
@@ -662,7 +676,7 @@ impl Server {
                 if failed {
                     return Ok(());
                 }
-                Worker::new(index, shared, poll, listener, host, metrics)?.run()
+                Worker::new(index, shared, poll, listeners, host, metrics)?.run()
             };
             let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(work);
             self.workers.push(thread.map_err(system("starting a worker"))?);
@@ -679,6 +693,11 @@ impl Server {
     /// Where Redis clients connect.
     pub fn resp_address(&self) -> Option<SocketAddr> {
         self.resp
+    }
+
+    /// Where clients of a Redis Cluster connect.
+    pub fn resp_cluster_address(&self) -> Option<SocketAddr> {
+        self.resp_cluster
     }
 
     /// Where HTTP clients connect.

@@ -9,12 +9,12 @@ use crate::CREATE_WAIT_MS;
 use super::{
     acks::Writes,
     answer::Form,
-    jobs::Job,
+    jobs::{Job, Scope},
     wait::{Patience, Wait},
     waiting::{Address, Part, Queue, Rest, Shape},
     worker::Worker,
 };
-use crate::resp::{Excess, Protocol, Queued, Reply, Request};
+use crate::resp::{Excess, Mode, Protocol, Queued, Reply, Request};
 
 /// How a command has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub(super) struct Submit<'w> {
     pub(super) queue: &'w mut Queue,
     pub(super) writes: &'w mut Writes,
     pub(super) protocol: Protocol,
+    pub(super) mode: Mode,
 }
 
 impl Submit<'_> {
@@ -127,7 +128,12 @@ impl Submit<'_> {
             Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
             Request::Scan { .. } | Request::Keys { .. } | Request::Count | Request::Flush => {
                 self.queue.begin_job();
-                self.worker.start_later(Job::of(&request), ticket(0), self.protocol);
+                // Clients of a cluster ask all nodes.
+                let scope = match self.mode {
+                    Mode::Alone => Scope::Site,
+                    Mode::Cluster => Scope::Node,
+                };
+                self.worker.start_later(Job::of(&request, scope), ticket(0), self.protocol);
             }
             Request::Wait { sites, timeout_ms } => {
                 self.queue.begin_job();

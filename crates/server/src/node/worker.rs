@@ -37,11 +37,12 @@ use super::{
 use crate::{
     keepalive::keep_alive,
     metrics::{CommandName, CommandOutcome, CommandTally, WorkerMetrics},
-    resp::{Parsed, Protocol, Reply, Session, Step},
+    resp::{Mode, Parsed, Protocol, Reply, Session, Step},
 };
 
 const MAILBOX: Token = Token(usize::MAX);
-const LISTENER: Token = Token(usize::MAX - 1);
+/// Of each listener.
+const LISTENERS: [Token; 2] = [Token(usize::MAX - 1), Token(usize::MAX - 2)];
 /// How much is read from one client before it is the next one's turn.
 const READ_BYTES: usize = 64 * 1024;
 /// A batch is committed early when one of its records has become so large.
@@ -60,11 +61,18 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Shards over whatever store there is.
 pub(super) type AnyHost = Host<Box<dyn Log>, Arc<dyn Table>>;
 
+/// Where clients connect.
+pub(super) struct Listener {
+    pub(super) socket: TcpListener,
+    /// What connections to it are.
+    pub(super) mode: Mode,
+}
+
 pub(super) struct Worker {
     pub(super) index: usize,
     pub(super) shared: Arc<Shared>,
     poll: Poll,
-    listener: Option<TcpListener>,
+    listeners: Vec<Listener>,
     accept_again: Option<Instant>,
     pub(super) host: AnyHost,
     connections: Slab<Box<Connection>>,
@@ -118,7 +126,7 @@ impl Worker {
         index: usize,
         shared: Arc<Shared>,
         poll: Poll,
-        listener: Option<TcpListener>,
+        listeners: Vec<Listener>,
         host: AnyHost,
         metrics: WorkerMetrics,
     ) -> io::Result<Self> {
@@ -129,7 +137,7 @@ impl Worker {
             index,
             shared,
             poll,
-            listener,
+            listeners,
             accept_again: None,
             host,
             connections: Slab::new(),
@@ -163,8 +171,8 @@ impl Worker {
             metrics,
             reported: HostStats::default(),
         };
-        if let Some(listener) = &mut worker.listener {
-            worker.poll.registry().register(listener, LISTENER, Interest::READABLE)?;
+        for (Listener { socket, .. }, token) in worker.listeners.iter_mut().zip(LISTENERS) {
+            worker.poll.registry().register(socket, token, Interest::READABLE)?;
         }
         Ok(worker)
     }
@@ -230,7 +238,7 @@ impl Worker {
     fn notice(&mut self, event: &Event) {
         match event.token() {
             MAILBOX => {}
-            LISTENER => self.accept(),
+            token if LISTENERS.contains(&token) => self.accept(),
             Token(index) => {
                 let Some(connection) = self.connections.get_mut(index) else { return };
                 connection.has_ended |= event.is_read_closed();
@@ -256,14 +264,21 @@ impl Worker {
     }
 
     fn accept(&mut self) {
-        while let Some(listener) = &self.listener {
-            match listener.accept() {
+        for at in 0..self.listeners.len() {
+            self.accept_at(at);
+        }
+    }
+
+    fn accept_at(&mut self, at: usize) {
+        while let Some(Listener { socket, mode }) = self.listeners.get(at) {
+            let mode = *mode;
+            match socket.accept() {
                 Ok((stream, address)) => {
                     let stream: std::net::TcpStream = stream.into();
                     let Some(id) = self.shared.admit(&stream, address) else { continue };
                     let to = self.next_worker % self.shared.workers();
                     self.next_worker += 1;
-                    let client = Mail::Client { stream, id };
+                    let client = Mail::Client { stream, id, mode };
                     if to == self.index { self.open(client) } else { self.shared.post(to, client) }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
@@ -284,7 +299,7 @@ impl Worker {
             return self.deferred.push_mail(shard, mail);
         }
         match mail {
-            Mail::Client { stream, id } => self.welcome(stream, id),
+            Mail::Client { stream, id, mode } => self.welcome(stream, id, mode),
             Mail::Commands { from, commands } => {
                 for (ticket, command) in commands {
                     let guest = self.guest(Return::Worker { index: from, ticket });
@@ -357,7 +372,7 @@ impl Worker {
         }
     }
 
-    fn welcome(&mut self, stream: std::net::TcpStream, id: u64) {
+    fn welcome(&mut self, stream: std::net::TcpStream, id: u64, mode: Mode) {
         let mut socket = TcpStream::from_std(stream);
         // Without it, answers wait for acknowledgements.
         let _ = socket.set_nodelay(true);
@@ -368,7 +383,7 @@ impl Worker {
             self.shared.forget(id);
             return;
         }
-        let session = Session::new(id, &*self.shared);
+        let session = Session::in_mode(mode, id, &*self.shared);
         self.connections.insert(Box::new(Connection::new(id, self.shared.heard_ms(id), socket, session)));
     }
 
@@ -491,15 +506,16 @@ impl Worker {
                     let mut behind = Vec::new();
                     let replies = if queue.is_empty() { &mut *out } else { &mut behind };
                     let step = session.step(arguments, replies, &*self.shared);
-                    let protocol = session.protocol();
+                    let (protocol, mode) = (session.protocol(), session.mode());
                     match step {
                         Step::Replied => self.shared.identify(session),
                         Step::ReplyThenClose => connection.state = State::Closing,
                         Step::Run(request) => {
-                            Submit { worker: self, index, queue, writes, protocol }.one(request);
+                            Submit { worker: self, index, queue, writes, protocol, mode }.one(request);
                         }
                         Step::RunAll(requests) => {
-                            Submit { worker: self, index, queue, writes, protocol }.transaction(requests);
+                            let submit = Submit { worker: self, index, queue, writes, protocol, mode };
+                            submit.transaction(requests);
                         }
                     }
                     if !behind.is_empty() {
@@ -577,9 +593,9 @@ impl Worker {
         let Some(mut connection) = self.connections.lend(index) else { return };
         connection.writes.learn(written);
         if let Some(rest) = connection.queue.end_job() {
-            let Connection { queue, writes, .. } = &mut *connection;
-            let protocol = rest.protocol;
-            Submit { worker: self, index, queue, writes, protocol }.go_on(rest);
+            let Connection { queue, writes, session, .. } = &mut *connection;
+            let (protocol, mode) = (rest.protocol, session.mode());
+            Submit { worker: self, index, queue, writes, protocol, mode }.go_on(rest);
         }
         self.connections.give_back(index, connection);
     }

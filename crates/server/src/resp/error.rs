@@ -4,7 +4,7 @@
 //! repeat little of it, and always as valid UTF-8.
 
 use super::{
-    ARGUMENTS_MAX, CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_MAX, EXEC_REPLY_BYTES_MAX, KEY_BYTES_MAX,
+    ARGUMENTS_MAX, CLIENT_NAME_BYTES_MAX, COMMAND_BYTES_MAX, EXEC_REPLY_BYTES_MAX, Endpoint, KEY_BYTES_MAX,
     OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX,
 };
 use crate::SITES_WAIT_MS_MAX;
@@ -95,6 +95,23 @@ pub enum RequestError {
     /// One of the commands of a Redis Cluster.
     #[error("ERR This instance has cluster support disabled")]
     ClusterDisabled,
+    /// In a cluster: keys of several hash slots in one command or transaction.
+    #[error("CROSSSLOT Keys in request don't hash to the same slot")]
+    CrossSlot,
+    /// In a cluster: another node has the hash slot.
+    #[error("MOVED {slot} {to}")]
+    Moved {
+        /// The slot.
+        slot: u16,
+        /// Where it is.
+        to: Endpoint,
+    },
+    /// In a cluster: no node has this name.
+    #[error("ERR Unknown node {0}")]
+    UnknownNode(String),
+    /// In a cluster: another database than the one that there is.
+    #[error("ERR SELECT is not allowed in cluster mode")]
+    SelectInCluster,
     /// The arguments make no sense together.
     #[error("ERR syntax error")]
     Syntax,

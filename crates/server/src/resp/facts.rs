@@ -1,6 +1,6 @@
 //! What the commands about the connection need to know from outside of it.
 
-use super::Protocol;
+use super::{Endpoint, Mode, Protocol, SlotMap};
 
 /// The user that a connection has before it names another one.
 pub const DEFAULT_USER: &str = "default";
@@ -23,9 +23,13 @@ pub trait ServerFacts {
     }
     /// What `INFO` says in these sections (in lower case, as sent); without any, in those that everybody wants. A
     /// section that there is not says nothing.
-    fn info(&self, sections: &[&str]) -> String;
+    fn info(&self, sections: &[&str], mode: Mode) -> String;
     /// `CONFIG RESETSTAT`: what `INFO` counts begins again at zero.
     fn reset_statistics(&self);
+    /// Who has which hash slots. Asked by connections in [`Mode::Cluster`] alone.
+    fn slot_map(&self) -> SlotMap;
+    /// Where clients of a cluster should go for this hash slot; `None`: nowhere else, its commands are taken here.
+    fn redirect(&self, slot: u16) -> Option<Endpoint>;
 }
 
 /// A setting and its value, as in the configuration file.

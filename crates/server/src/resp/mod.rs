@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use quipu_server::resp::{Parsed, Parser, Protocol, Reply, Request, ServerFacts, Session, Step};
-//! # use quipu_server::resp::{ClientFacts, Setting};
+//! # use quipu_server::resp::{ClientFacts, ClusterNode, Endpoint, Mode, Setting, SlotMap};
 //! # struct Server;
 //! # impl ServerFacts for Server {
 //! #     fn version(&self) -> &str { "0.1.0" }
@@ -19,7 +19,12 @@
 //! #     fn authenticate(&self, _user: &[u8], _password: &[u8]) -> bool { true }
 //! #     fn settings(&self) -> Vec<Setting> { Vec::new() }
 //! #     fn clients(&self) -> Vec<ClientFacts> { Vec::new() }
-//! #     fn info(&self, _sections: &[&str]) -> String { String::new() }
+//! #     fn info(&self, _sections: &[&str], _mode: Mode) -> String { String::new() }
+//! #     fn slot_map(&self) -> SlotMap {
+//! #         let endpoint = Endpoint { host: "127.0.0.1".to_owned(), port: 7379 };
+//! #         SlotMap { own: ClusterNode::new(1, endpoint), others: Vec::new() }
+//! #     }
+//! #     fn redirect(&self, _slot: u16) -> Option<Endpoint> { None }
 //! #     fn reset_statistics(&self) {}
 //! # }
 //! # let server = Server;
@@ -41,6 +46,7 @@
 //! ```
 
 mod arguments;
+mod cluster;
 mod commands;
 mod error;
 mod facts;
@@ -55,6 +61,7 @@ mod transaction;
 mod wire;
 
 pub use arguments::{Arguments, OwnedArguments};
+pub use cluster::{ClusterNode, Endpoint, Mode, SLOTS, SlotMap, slot_of};
 pub use error::{ProtocolError, RequestError};
 pub use facts::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Setting};
 pub use limits::*;

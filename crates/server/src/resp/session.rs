@@ -3,7 +3,7 @@
 //! A state machine without sockets. A command goes in; a reply, or a request for the counters, comes out.
 
 use super::{
-    Arguments, EXEC_REPLY_BYTES_MAX, Identity, Peer, Protocol, Queued, Reply, Request, RequestError,
+    Arguments, EXEC_REPLY_BYTES_MAX, Identity, Mode, Peer, Protocol, Queued, Reply, Request, RequestError,
     ServerFacts,
     commands::{self, Call, Gate, Handler, Spec},
     transaction::{Transaction, Waiting},
@@ -26,6 +26,7 @@ pub enum Step<'a> {
 /// The state of one connection.
 pub struct Session {
     client_id: u64,
+    mode: Mode,
     authenticated: bool,
     identity: Identity,
     /// Since `MULTI`.
@@ -35,8 +36,19 @@ pub struct Session {
 impl Session {
     /// A new connection, under a number that no other has had.
     pub fn new(client_id: u64, server: &dyn ServerFacts) -> Self {
+        Self::in_mode(Mode::Alone, client_id, server)
+    }
+
+    /// The same, in this mode.
+    pub fn in_mode(mode: Mode, client_id: u64, server: &dyn ServerFacts) -> Self {
         let authenticated = !server.password_required();
-        Self { client_id, authenticated, identity: Identity::default(), transaction: None }
+        Self { client_id, mode, authenticated, identity: Identity::default(), transaction: None }
+    }
+
+    /// What this connection is to its client. It stays so.
+    #[inline]
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// The version of the protocol for the next reply.
@@ -93,7 +105,7 @@ impl Session {
         out: &mut Vec<u8>,
         server: &dyn ServerFacts,
     ) -> Step<'a> {
-        let spec = match commands::find(arguments) {
+        let spec = match commands::find(self.mode, arguments) {
             Ok(spec) => spec,
             // What we do not do is nobody's business before that; what nobody knows is told to anyone, as in Redis.
             Err(RequestError::NotSupported { .. } | RequestError::ClusterDisabled) if !self.authenticated => {
@@ -103,6 +115,11 @@ impl Session {
         };
         if !self.authenticated && spec.gate != Gate::Anyone {
             return self.refuse(arguments, &RequestError::NotAuthenticated, out);
+        }
+        if self.mode == Mode::Cluster
+            && let Err(error) = self.check_slot(spec, arguments, server)
+        {
+            return self.send_away(spec, arguments, &error, out);
         }
         if self.transaction.is_some() && spec.waits_for_exec() {
             return self.queue(spec, arguments, out);
@@ -114,6 +131,42 @@ impl Session {
             },
             _ => self.step_connection(spec, arguments, out, server),
         }
+    }
+
+    /// In a cluster the keys of a command, or of a whole transaction, are in one hash slot, and in one of this node.
+    fn check_slot(
+        &self,
+        spec: &Spec,
+        arguments: Arguments<'_>,
+        server: &dyn ServerFacts,
+    ) -> Result<(), RequestError> {
+        let slot = match (&spec.handler, &self.transaction) {
+            (Handler::Exec, Some(transaction)) => {
+                let slots: Result<Vec<_>, _> = transaction.slots().collect();
+                commands::one_slot(slots?.into_iter().flatten())?
+            }
+            _ => spec.slot(arguments)?,
+        };
+        match slot.and_then(|slot| Some((slot, server.redirect(slot)?))) {
+            Some((slot, to)) => Err(RequestError::Moved { slot, to }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses what is not for this node. As in Redis, an `EXEC` gets the very error, and ends the transaction.
+    #[cold]
+    fn send_away<'a>(
+        &mut self,
+        spec: &Spec,
+        arguments: Arguments<'_>,
+        error: &RequestError,
+        out: &mut Vec<u8>,
+    ) -> Step<'a> {
+        if matches!(spec.handler, Handler::Exec) {
+            self.transaction = None;
+            return self.reply_error(error, out);
+        }
+        self.refuse(arguments, error, out)
     }
 
     /// A command that is not for the counters.
@@ -139,7 +192,7 @@ impl Session {
             Handler::Watch if self.transaction.is_some() => Err(RequestError::WatchInsideMulti),
             Handler::Watch => Err(commands::watch()),
             Handler::Reset => {
-                *self = Self::new(self.client_id, server);
+                *self = Self::in_mode(self.mode, self.client_id, server);
                 Reply::new(out, self.protocol()).simple("RESET");
                 Ok(())
             }

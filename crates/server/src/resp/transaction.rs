@@ -107,6 +107,11 @@ impl Transaction {
         if self.failed { Err(RequestError::Aborted) } else { Ok(self.commands) }
     }
 
+    /// The hash slots of the commands that have keys.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Result<Option<u16>, RequestError>> {
+        self.commands.iter().map(|waiting| waiting.spec.slot(waiting.arguments.get()))
+    }
+
     /// The memory that waits.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.bytes

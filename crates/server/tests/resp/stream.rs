@@ -8,7 +8,7 @@ use crate::support::{
 };
 use proptest::prelude::*;
 use quipu_server::resp::{
-    ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, Parsed, Parser, Peer, ProtocolError,
+    ARGUMENTS_MAX, COMMAND_BYTES_MAX, INLINE_BYTES_MAX, Mode, Parsed, Parser, Peer, ProtocolError,
 };
 
 /// Parses all of a stream that arrives at once.
@@ -185,6 +185,9 @@ fn word() -> impl Strategy<Value = Vec<u8>> {
             "LPUSH",
             "EVAL",
             "CLUSTER",
+            "SLOTS",
+            "READONLY",
+            "other",
             "0",
             "1",
             "2",
@@ -228,11 +231,14 @@ proptest! {
         rest in prop::collection::vec(any::<u8>(), 0..10),
         piece in 1usize..64,
         password: bool,
+        is_node: bool,
     ) {
         let mut stream: Vec<u8> = sent.iter().flat_map(|command| encode(command)).collect();
         stream.extend(rest);
         let password = password.then_some("secret");
-        prop_assert_eq!(transcript(&stream, stream.len().max(1), password), transcript(&stream, piece, password));
+        let mode = if is_node { Mode::Cluster } else { Mode::Alone };
+        let whole = transcript(&stream, stream.len().max(1), password, mode);
+        prop_assert_eq!(whole, transcript(&stream, piece, password, mode));
     }
 
     #[test]

@@ -46,6 +46,10 @@ struct Flags {
     /// Where Redis clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7379]
     #[arg(long, env = "QUIPU_RESP", value_name = "ADDR")]
     resp: Option<String>,
+    /// Where clients of a Redis Cluster connect, which go to the node that has a key by themselves; port 0 picks a free one,
+    /// `off` disables it [default: off]
+    #[arg(long, env = "QUIPU_RESP_CLUSTER", value_name = "ADDR")]
+    resp_cluster: Option<String>,
     /// Where HTTP clients connect; port 0 picks a free one, `off` disables it [default: 127.0.0.1:7380]
     #[arg(long, env = "QUIPU_HTTP", value_name = "ADDR")]
     http: Option<String>,
@@ -57,8 +61,8 @@ struct Flags {
     /// peers or this is given. It has no password: keep it to a network of your own [default: 127.0.0.1:7381]
     #[arg(long, env = "QUIPU_LINK", value_name = "ADDR")]
     link: Option<String>,
-    /// The name or address under which other nodes of this site, and clients of a Redis cluster, reach this node, if that is
-    /// not where it listens. For nodes that share a database
+    /// The name or address under which other nodes of this site, and clients of a Redis Cluster, reach this node, if that is
+    /// not where it listens
     #[arg(long, env = "QUIPU_ADVERTISE", value_name = "HOST")]
     advertise: Option<String>,
     /// How long another node of this site may be silent before its shards are taken, the same at all of them [default: 5s]

@@ -80,7 +80,10 @@ fn start(config: &Config, stopped: &mpsc::Receiver<()>) -> Result<Option<Server>
 fn ready(server: &Server) -> String {
     let address = |address: Option<SocketAddr>| address.map_or_else(|| "off".to_owned(), |it| it.to_string());
     let link = server.link_address().map_or_else(String::new, |link| format!(" link={link}"));
-    format!("ready resp={} http={}{link}", address(server.resp_address()), address(server.http_address()))
+    let cluster = server.resp_cluster_address();
+    let cluster = cluster.map_or_else(String::new, |cluster| format!(" resp-cluster={cluster}"));
+    let (resp, http) = (address(server.resp_address()), address(server.http_address()));
+    format!("ready resp={resp} http={http}{link}{cluster}")
 }
 
 impl Args {

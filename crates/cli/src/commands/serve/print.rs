@@ -46,6 +46,7 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
     let value = match *known {
         settings::DATA => text(&config.data.display()),
         settings::RESP => address(config.resp),
+        settings::RESP_CLUSTER => address(config.resp_cluster),
         settings::HTTP => address(config.http),
         settings::SITE => {
             let meaning = format!("as the data folder says; {SITE_DEFAULT} for a new one");

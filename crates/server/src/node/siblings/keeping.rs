@@ -22,7 +22,7 @@ use super::{
 use crate::{
     config::Config,
     links,
-    node::{Shared, mail::Mail},
+    node::{Shared, mail::Mail, slots::advertised},
 };
 
 /// How often a node says that it is there, and looks.
@@ -51,16 +51,18 @@ pub(in crate::node) struct Running {
 pub(in crate::node) struct Listening {
     pub(in crate::node) link: SocketAddr,
     pub(in crate::node) resp: Option<SocketAddr>,
+    pub(in crate::node) resp_cluster: Option<SocketAddr>,
     pub(in crate::node) http: Option<SocketAddr>,
 }
 
 impl Listening {
     fn about(&self, config: &Config) -> About {
-        let host = |address: SocketAddr| config.advertise.clone().unwrap_or_else(|| address.ip().to_string());
+        let host = |address| advertised(address, config).host;
         let text = |address: SocketAddr| links::join_host(&host(address), address.port());
         About {
             link: text(self.link),
             resp: self.resp.map(|address| (host(address), address.port())),
+            resp_cluster: self.resp_cluster.map(|address| (host(address), address.port())),
             http: self.http.map(text),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -54,6 +54,9 @@ pub(crate) struct About {
     /// The version that it runs.
     #[n(3)]
     pub(crate) version: String,
+    /// By clients of a Redis Cluster: host and port.
+    #[n(4)]
+    pub(crate) resp_cluster: Option<(String, u16)>,
 }
 
 impl About {
@@ -67,6 +70,7 @@ impl About {
         self.link == other.link
             || is_same(&self.http, &other.http)
             || (self.resp.is_some() && self.resp == other.resp)
+            || (self.resp_cluster.is_some() && self.resp_cluster == other.resp_cluster)
     }
 }
 

@@ -2,11 +2,11 @@
 //! way, and clients of clusters for the positions of keys.
 
 use super::{
-    Access, Arity, Call, Gate, Group, Handler, KeyPositions, Spec, all, by_name, client::help,
+    Access, Arity, Call, Gate, Group, Handler, KeyPositions, Spec, all, by_name_in, client::help,
     connection::about,
 };
 use crate::resp::{
-    Arguments, Reply, RequestError,
+    Arguments, Mode, Reply, RequestError,
     glob::{self, Case},
     request::check_pattern,
 };
@@ -26,7 +26,7 @@ static SUBCOMMANDS: [Spec; 6] = [
         Arity::Exactly(2),
         "Says how many commands there are.",
         Handler::Connection(|call, _| {
-            let count = i64::try_from(all().count()).unwrap_or(i64::MAX);
+            let count = i64::try_from(all(call.session.mode()).count()).unwrap_or(i64::MAX);
             call.reply().integer(count);
             Ok(())
         }),
@@ -72,9 +72,10 @@ static SUBCOMMANDS: [Spec; 6] = [
 ];
 
 fn every(call: &mut Call<'_>, _: Arguments<'_>) -> Result<(), RequestError> {
+    let all = all(call.session.mode());
     let mut reply = call.reply();
-    reply.array(all().count());
-    for spec in all() {
+    reply.array(all.clone().count());
+    for spec in all {
         details(&mut reply, spec);
     }
     Ok(())
@@ -85,10 +86,11 @@ fn info(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
     if names.is_empty() {
         return every(call, arguments);
     }
+    let mode = call.session.mode();
     let mut reply = call.reply();
     reply.array(names.len());
     for name in names.iter() {
-        match by_full_name(name) {
+        match by_full_name(mode, name) {
             Some(spec) => details(&mut reply, spec),
             None => reply.null(),
         }
@@ -98,8 +100,11 @@ fn info(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
 
 fn docs(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestError> {
     let names = arguments.skip(2);
-    let specs: Vec<&Spec> =
-        if names.is_empty() { all().collect() } else { names.iter().filter_map(by_full_name).collect() };
+    let mode = call.session.mode();
+    let specs: Vec<&Spec> = match names.is_empty() {
+        true => all(mode).collect(),
+        false => names.iter().filter_map(|name| by_full_name(mode, name)).collect(),
+    };
     let version = call.server.version();
     let mut reply = call.reply();
     reply.map(specs.len());
@@ -110,22 +115,23 @@ fn docs(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
 }
 
 fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestError> {
+    let all = all(call.session.mode());
     let chosen: Vec<&Spec> = match (arguments.get(2), arguments.get(3), arguments.get(4)) {
-        (None, ..) => all().collect(),
+        (None, ..) => all.collect(),
         (Some(filter), Some(by), Some(value))
             if filter.eq_ignore_ascii_case(b"FILTERBY") && arguments.len() == 5 =>
         {
             if by.eq_ignore_ascii_case(b"PATTERN") {
                 check_pattern(value)?;
                 let like = |spec: &&Spec| glob::matches(value, spec.name.as_bytes(), Case::Insensitive);
-                all().filter(like).collect()
+                all.filter(like).collect()
             } else if by.eq_ignore_ascii_case(b"ACLCAT") {
                 let in_category = |spec: &&Spec| {
                     categories(spec)
                         .iter()
                         .any(|category| category.as_bytes()[1..].eq_ignore_ascii_case(value))
                 };
-                all().filter(in_category).collect()
+                all.filter(in_category).collect()
             } else if by.eq_ignore_ascii_case(b"MODULE") {
                 Vec::new()
             } else {
@@ -144,15 +150,14 @@ fn list(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
 
 fn get_keys(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestError> {
     let command = arguments.skip(2);
-    let spec = by_name(command.name()).ok_or(RequestError::InvalidCommand)?;
-    let keys = match spec.keys {
-        KeyPositions::None => return Err(RequestError::NoKeys),
-        KeyPositions::First => command.skip(1).without_last(command.len() - 2),
-        KeyPositions::All => command.skip(1),
-    };
+    let spec = by_name_in(call.session.mode(), command.name()).ok_or(RequestError::InvalidCommand)?;
+    if spec.keys == KeyPositions::None {
+        return Err(RequestError::NoKeys);
+    }
     if !spec.arity.takes(command) {
         return Err(RequestError::InvalidArity);
     }
+    let keys = spec.keys_of(command);
     let mut reply = call.reply();
     reply.array(keys.len());
     for key in keys.iter() {
@@ -162,9 +167,9 @@ fn get_keys(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), Request
 }
 
 /// A command, or a second word after a bar.
-fn by_full_name(name: &[u8]) -> Option<&'static Spec> {
+fn by_full_name(mode: Mode, name: &[u8]) -> Option<&'static Spec> {
     let mut parts = name.splitn(2, |byte| *byte == b'|');
-    let spec = by_name(parts.next()?)?;
+    let spec = by_name_in(mode, parts.next()?)?;
     match (parts.next(), &spec.handler) {
         (None, _) => Some(spec),
         (Some(word), Handler::Container { subcommands, .. }) => spec.subcommand(subcommands, word),

@@ -102,7 +102,7 @@ fn info(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestErro
         .map(|section| String::from_utf8_lossy(section).to_ascii_lowercase())
         .collect();
     let sections: Vec<&str> = sections.iter().map(String::as_str).collect();
-    let text = call.server.info(&sections);
+    let text = call.server.info(&sections, call.session.mode());
     call.reply().text(&text);
     Ok(())
 }

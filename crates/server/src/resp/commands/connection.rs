@@ -2,7 +2,7 @@
 //! `DISCARD`, `WATCH`, `RESET`, `QUIT`.
 
 use super::{Access, Arity, Call, Gate, Group, Handler, KeyPositions, Spec, add::amount};
-use crate::resp::{Arguments, RequestError};
+use crate::resp::{Arguments, Mode, RequestError};
 
 /// A command that touches no counter.
 pub(super) const fn about(
@@ -98,6 +98,7 @@ fn select(call: &mut Call<'_>, arguments: Arguments<'_>) -> Result<(), RequestEr
             call.reply().ok();
             Ok(())
         }
+        Ok(_) if call.session.mode() == Mode::Cluster => Err(RequestError::SelectInCluster),
         Ok(_) => Err(RequestError::NoSuchDatabase),
         Err(_) => Err(RequestError::NotAnIndex),
     }

@@ -6,7 +6,7 @@ use super::{
     client::checked_name,
     connection::{about, for_anyone},
 };
-use crate::resp::{Arguments, DEFAULT_USER, Protocol, RequestError, error::quote, integer};
+use crate::resp::{Arguments, DEFAULT_USER, Mode, Protocol, RequestError, error::quote, integer};
 
 /// What the server calls itself.
 const SERVER_NAME: &str = "quipu";
@@ -82,7 +82,7 @@ fn version(argument: &[u8]) -> Result<Protocol, RequestError> {
 
 fn introduce(call: &mut Call<'_>) {
     let server = call.server;
-    let (protocol, id) = (call.session.protocol(), call.session.client_id());
+    let (protocol, id, mode) = (call.session.protocol(), call.session.client_id(), call.session.mode());
     let mut reply = call.reply();
     reply.map(7);
     reply.bulk(b"server");
@@ -94,7 +94,10 @@ fn introduce(call: &mut Call<'_>) {
     reply.bulk(b"id");
     reply.integer(i64::try_from(id).unwrap_or(i64::MAX));
     reply.bulk(b"mode");
-    reply.bulk(b"standalone");
+    reply.bulk(match mode {
+        Mode::Alone => b"standalone",
+        Mode::Cluster => b"cluster",
+    });
     reply.bulk(b"role");
     reply.bulk(b"master");
     reply.bulk(b"modules");

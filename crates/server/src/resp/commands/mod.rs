@@ -4,6 +4,7 @@
 
 mod add;
 mod client;
+mod cluster;
 mod command;
 mod config;
 mod connection;
@@ -19,7 +20,7 @@ mod wait;
 
 pub(crate) use refused::watch;
 
-use super::{Arguments, Reply, Request, RequestError, ServerFacts, Session, error::quote};
+use super::{Arguments, Mode, Reply, Request, RequestError, ServerFacts, Session, error::quote, slot_of};
 
 /// A command, or the second word of one.
 pub(crate) struct Spec {
@@ -192,21 +193,39 @@ pub(crate) fn by_name(name: &[u8]) -> Option<&'static Spec> {
     BY_BUCKET[bucket(name)].filter(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
 }
 
+/// The same, in this mode.
+#[inline]
+pub(crate) fn by_name_in(mode: Mode, name: &[u8]) -> Option<&'static Spec> {
+    by_name(name).or_else(|| {
+        let is_it = |spec: &&Spec| spec.name.as_bytes().eq_ignore_ascii_case(name);
+        for_clusters(mode).iter().find(is_it)
+    })
+}
+
+/// What is known in clusters alone.
+fn for_clusters(mode: Mode) -> &'static [Spec] {
+    match mode {
+        Mode::Alone => &[],
+        Mode::Cluster => &cluster::COMMANDS,
+    }
+}
+
 /// All commands that people should know of.
-pub(crate) fn all() -> impl Iterator<Item = &'static Spec> + Clone {
-    COMMANDS.iter().copied().filter(|spec| !matches!(spec.handler, Handler::HangUp))
+pub(crate) fn all(mode: Mode) -> impl Iterator<Item = &'static Spec> + Clone {
+    let shown = COMMANDS.iter().copied().filter(|spec| !matches!(spec.handler, Handler::HangUp));
+    shown.chain(for_clusters(mode))
 }
 
 /// The command that `arguments` name, if there is one that takes as many.
 #[inline]
-pub(crate) fn find(arguments: Arguments<'_>) -> Result<&'static Spec, RequestError> {
-    let Some(spec) = by_name(arguments.name()) else {
+pub(crate) fn find(mode: Mode, arguments: Arguments<'_>) -> Result<&'static Spec, RequestError> {
+    let Some(spec) = by_name_in(mode, arguments.name()) else {
         return Err(refused::why(arguments));
     };
     let spec = match (&spec.handler, arguments.get(1)) {
-        (Handler::Container { subcommands, .. }, Some(word)) => spec
-            .subcommand(subcommands, word)
-            .ok_or_else(|| RequestError::UnknownSubcommand { command: spec.name, subcommand: quote(word) })?,
+        (Handler::Container { subcommands, .. }, Some(word)) => {
+            spec.subcommand(subcommands, word).ok_or_else(|| spec.unknown(word))?
+        }
         _ => spec,
     };
     if spec.arity.takes(arguments) { Ok(spec) } else { Err(RequestError::WrongArity { command: spec.name }) }
@@ -218,11 +237,40 @@ impl Spec {
         subcommands.iter().find(own)
     }
 
+    #[cold]
+    fn unknown(&self, word: &[u8]) -> RequestError {
+        let refusal = if self.name == "cluster" { cluster::refusal(word) } else { None };
+        refusal.unwrap_or_else(|| RequestError::UnknownSubcommand {
+            command: self.name,
+            subcommand: quote(word),
+        })
+    }
+
+    /// Those of its arguments that are keys.
+    pub(crate) fn keys_of<'a>(&self, arguments: Arguments<'a>) -> Arguments<'a> {
+        match self.keys {
+            KeyPositions::None => arguments.skip(arguments.len()),
+            KeyPositions::First => arguments.skip(1).without_last(arguments.len().saturating_sub(2)),
+            KeyPositions::All => arguments.skip(1),
+        }
+    }
+
+    /// The hash slot of its keys, if it has any.
+    pub(crate) fn slot(&self, arguments: Arguments<'_>) -> Result<Option<u16>, RequestError> {
+        one_slot(self.keys_of(arguments).iter().map(slot_of))
+    }
+
     /// Does it wait for `EXEC` after `MULTI`?
     #[inline]
     pub(crate) fn waits_for_exec(&self) -> bool {
         matches!(self.handler, Handler::Keyed(_) | Handler::Connection(_) | Handler::Container { .. })
     }
+}
+
+/// The one that all of them are.
+pub(crate) fn one_slot(mut slots: impl Iterator<Item = u16>) -> Result<Option<u16>, RequestError> {
+    let first = slots.next();
+    if slots.all(|slot| Some(slot) == first) { Ok(first) } else { Err(RequestError::CrossSlot) }
 }
 
 impl Arity {
@@ -245,12 +293,18 @@ mod tests {
 
     #[test]
     fn names_are_found_in_any_case() {
-        for spec in all() {
+        for spec in all(Mode::Cluster) {
             for name in [spec.name.to_owned(), spec.name.to_ascii_uppercase()] {
-                assert!(by_name(name.as_bytes()).is_some_and(|found| std::ptr::eq(found, spec)), "{name}");
+                assert!(
+                    by_name_in(Mode::Cluster, name.as_bytes()).is_some_and(|found| std::ptr::eq(found, spec)),
+                    "{name}"
+                );
             }
             for longer in [format!("{}\0", spec.name), format!("{}x", spec.name), format!(" {}", spec.name)] {
-                assert!(by_name(longer.as_bytes()).is_none_or(|found| found.name == longer), "{longer:?}");
+                assert!(
+                    by_name_in(Mode::Cluster, longer.as_bytes()).is_none_or(|found| found.name == longer),
+                    "{longer:?}"
+                );
             }
         }
         assert!(by_name(b"").is_none());
@@ -260,7 +314,7 @@ mod tests {
 
     #[test]
     fn second_words_carry_the_name_of_their_command() {
-        for spec in all() {
+        for spec in all(Mode::Cluster) {
             if let Handler::Container { subcommands, .. } = &spec.handler {
                 for subcommand in *subcommands {
                     let word =

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use quipu_server::{
     SITES_WAIT_MS_MAX,
     resp::{
-        KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply, Request,
-        Session, Step,
+        KEY_BYTES_MAX, Mode, OPERATION_ID_BYTES_MAX, Parsed, Parser, QUEUED_BYTES_MAX, Queued, Reply,
+        Request, Session, Step,
     },
 };
 
@@ -17,19 +17,20 @@ use super::Facts;
 const PARSER_BYTES_IDLE: usize = 16 * 1024;
 const PARSER_BYTES_PER_BYTE: usize = 4;
 
-/// The first byte says how to cut the rest, and whether there is a password.
+/// The first byte says how to cut the rest, whether there is a password, and what the connection is.
 pub(crate) fn check(data: &[u8]) {
     let Some((how, stream)) = data.split_first() else { return };
     let password = (how & 0x80 != 0).then_some("secret");
-    let whole = transcript(stream, stream.len().max(1), password);
-    let piece = usize::from(how & 0x7f) + 1;
-    assert_eq!(whole, transcript(stream, piece, password), "in pieces of {piece}");
+    let mode = if how & 0x40 != 0 { Mode::Cluster } else { Mode::Alone };
+    let whole = transcript(stream, stream.len().max(1), password, mode);
+    let piece = usize::from(how & 0x3f) + 1;
+    assert_eq!(whole, transcript(stream, piece, password, mode), "in pieces of {piece}");
 }
 
 /// Everything that came of a stream which arrives `piece` bytes at a time.
-pub(crate) fn transcript(stream: &[u8], piece: usize, password: Option<&'static str>) -> String {
+pub(crate) fn transcript(stream: &[u8], piece: usize, password: Option<&'static str>, mode: Mode) -> String {
     let facts = Facts { password, ..Facts::default() };
-    let (mut parser, mut session) = (Parser::new(), Session::new(1, &facts));
+    let (mut parser, mut session) = (Parser::new(), Session::in_mode(mode, 1, &facts));
     let (mut received, mut log) = (Vec::new(), String::new());
     for arrived in stream.chunks(piece) {
         received.extend_from_slice(arrived);

@@ -5,8 +5,8 @@ pub(crate) mod check;
 use std::{cell::Cell, collections::BTreeMap};
 
 use quipu_server::resp::{
-    ClientFacts, DEFAULT_USER, Identity, Parsed, Parser, Queued, Reply, Request, ServerFacts, Session,
-    Setting, Step, glob,
+    ClientFacts, ClusterNode, DEFAULT_USER, Endpoint, Identity, Mode, Parsed, Parser, Queued, Reply, Request,
+    ServerFacts, Session, Setting, SlotMap, Step, glob,
 };
 
 /// A server with or without a password.
@@ -44,14 +44,28 @@ impl ServerFacts for Facts {
             })
             .collect()
     }
-    fn info(&self, sections: &[&str]) -> String {
+    fn info(&self, sections: &[&str], mode: Mode) -> String {
         match sections {
+            ["cluster"] if mode == Mode::Cluster => "# Cluster\r\ncluster_enabled:1\r\n".to_owned(),
             [] | ["server"] => "# Server\r\nredis_version:7.0.15\r\n".to_owned(),
             _ => String::new(),
         }
     }
     fn reset_statistics(&self) {
         self.resets.set(self.resets.get() + 1);
+    }
+    fn slot_map(&self) -> SlotMap {
+        let node = |id, host: &str, port| ClusterNode::new(id, Endpoint { host: host.to_owned(), port });
+        let (mut own, mut second) = (node(1, "127.0.0.1", 7001), node(2, "two.example.org", 7002));
+        own.add(0..=8191);
+        second.add(8192..=12_287);
+        own.add(12_288..=16_382);
+        second.add(16_383..=16_383);
+        SlotMap { own, others: vec![second, node(3, "::1", 7003)] }
+    }
+    fn redirect(&self, slot: u16) -> Option<Endpoint> {
+        let has_it = |node: &&ClusterNode| node.slots().iter().any(|range| range.contains(&slot));
+        self.slot_map().others.iter().find(has_it).map(|node| node.endpoint.clone())
     }
 }
 
@@ -68,8 +82,12 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn new(password: Option<&'static str>) -> Self {
+        Self::in_mode(Mode::Alone, password)
+    }
+
+    pub(crate) fn in_mode(mode: Mode, password: Option<&'static str>) -> Self {
         let facts = Facts { password, ..Facts::default() };
-        let session = Session::new(1, &facts);
+        let session = Session::in_mode(mode, 1, &facts);
         let (parser, counters) = (Parser::new(), BTreeMap::new());
         Self { facts, session, parser, received: Vec::new(), counters, out: Vec::new(), closed: false }
     }
