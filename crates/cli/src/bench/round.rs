@@ -31,6 +31,15 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
+    /// What was measured at the same time.
+    pub(super) fn include(&mut self, other: Self) {
+        self.elapsed = self.elapsed.max(other.elapsed);
+        self.answered.include(other.answered);
+        self.latency.add(other.latency).expect("all have the same bounds");
+        self.first_error = self.first_error.take().or(other.first_error);
+        self.stopped |= other.stopped;
+    }
+
     pub(super) fn per_second(&self) -> f64 {
         self.answered.all() as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }

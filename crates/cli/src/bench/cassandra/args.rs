@@ -31,6 +31,7 @@ const COPIES: u32 = 3;
   quipu bench cassandra                                one node, one copy, in about two minutes
   quipu bench cassandra --nodes 3                      three nodes on this machine, three copies
   quipu bench cassandra --shards 1,4,16,64 --keys 100000 --pipeline 1     how many shards?
+  quipu bench cassandra --servers 1,3 --shards 4       how much do more nodes of quipu help?
   quipu bench cassandra --storage cassandra://10.0.0.7,10.0.0.8/bench     keyspaces bench_... come and go there
   quipu bench cassandra --json run.json --plot run.svg for programs, and for people")]
 pub(crate) struct Args {
@@ -47,7 +48,11 @@ pub(crate) struct Args {
     pub(super) door: Door,
     /// How many shards a server has; several are measured side by side
     #[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [4])]
-    pub(super) shards: Vec<u16>,
+    shards: Vec<u16>,
+    /// How many nodes of quipu share the load; several are measured side by side, each with each number of shards
+    #[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [1],
+          value_parser = clap::value_parser!(u16).range(1..=NODES_MAX))]
+    servers: Vec<u16>,
     /// How many keys are counted on
     #[arg(long, value_delimiter = ',', value_name = "N,...", default_values_t = [1, 100_000],
           value_parser = clap::value_parser!(u32).range(1..=KEYS_MAX))]
@@ -78,7 +83,21 @@ pub(crate) struct Args {
     pub(super) seed: u64,
 }
 
+/// What is measured beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) shards: u16,
+    /// Nodes of quipu that share the load.
+    pub(super) servers: u16,
+}
+
 impl Args {
+    /// Everything of ours that is measured.
+    pub(super) fn points(&self) -> Vec<Point> {
+        let point = |servers: u16| self.shards.iter().map(move |&shards| Point { shards, servers });
+        self.servers.iter().copied().flat_map(point).collect()
+    }
+
     /// How many nodes are to be started, if any.
     pub(super) fn nodes(&self) -> Option<u32> {
         self.storage.is_none().then_some(self.nodes)
@@ -99,8 +118,12 @@ impl Args {
         if let Some(shards) = self.shards.iter().find(|shards| !shards.is_power_of_two()) {
             return refuse("--shards", format!("{shards} is not a power of two; 1, 4 and 16 are"));
         }
+        if let Some(servers) = self.servers.iter().find(|servers| usize::from(**servers) > self.connections) {
+            let problem = format!("{servers} cannot share {} connections; give more --connections", self.connections);
+            return refuse("--servers", problem);
+        }
         for (flag, points) in [
-            ("--shards", self.shards.len()),
+            ("--shards", self.shards.len() * self.servers.len()),
             ("--keys", self.keys.len()),
             ("--pipeline", self.pipeline.len()),
         ] {

@@ -34,7 +34,7 @@ struct Work {
 
 /// One round of everybody.
 struct Round {
-    /// One for each number of shards.
+    /// One for each number of shards and nodes.
     ours: Vec<Ours>,
     theirs: Measured,
 }
@@ -79,8 +79,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 impl Scene {
     fn start(args: &Args, database: &mut Database, folder: &std::path::Path) -> Result<Self, Failure> {
         let counters = Counters::open(database)?;
-        let start = |&shards| Server::start(database, shards, folder);
-        Ok(Self { servers: args.shards.iter().map(start).collect::<Result<_, _>>()?, counters })
+        let start = |point| Server::start(database, point, folder);
+        Ok(Self { servers: args.points().into_iter().map(start).collect::<Result<_, _>>()?, counters })
     }
 
     fn measure(mut self, args: &Args, bar: &ProgressBar) -> Result<Vec<Work>, Failure> {

@@ -1,6 +1,6 @@
 //! What was measured: a table for documents, numbers for programs, and charts. A number stands for the median of its rounds.
 
-use super::args::Args;
+use super::args::{Args, Point};
 use super::{Ours, Round, Work};
 use crate::bench::bars::{self, Bar, Chart, ChartError};
 use crate::bench::compare::{Spread, quantile_ns};
@@ -52,19 +52,19 @@ fn place(args: &Args) -> String {
 pub(super) fn text(args: &Args, works: &[Work]) -> String {
     let mut text = format!(
         "{}, {} connections, medians of {} rounds of {} s (least to most)\n\n\
-         | load | shards | adds/s | adds for each commit | p50, p99 ms | Cassandra's counters: adds/s | p50, p99 ms | \
-         quipu / Cassandra |\n|---|---|---|---|---|---|---|---|\n",
+         | load | shards | nodes of quipu | adds/s | adds for each commit | p50, p99 ms | Cassandra's counters: adds/s | p50, p99 ms | \
+         quipu / Cassandra |\n|---|---|---|---|---|---|---|---|---|\n",
         place(args),
         args.connections,
         args.rounds,
         args.seconds,
     );
     for Work { keys, pipeline, rounds } in works {
-        for (server, shards) in args.shards.iter().enumerate() {
+        for (server, Point { shards, servers }) in args.points().into_iter().enumerate() {
             let ours = |round: &Round, number: fn(&Ours) -> f64| number(&round.ours[server]);
             let Spread { median: ratio, least, most } = spread(rounds, |round| round.ratio(server));
             text += &format!(
-                "| {} | {shards} | {:.0} | {:.1} | {:.1}, {:.1} | {:.0} | {:.1}, {:.1} | {ratio:.1} ({least:.1} to {most:.1}) |\n",
+                "| {} | {shards} | {servers} | {:.0} | {:.1} | {:.1}, {:.1} | {:.0} | {:.1}, {:.1} | {ratio:.1} ({least:.1} to {most:.1}) |\n",
                 load_label(*keys, *pipeline),
                 median(rounds, |round| ours(round, |ours| ours.measured.per_second())),
                 median(rounds, |round| ours(round, per_commit)),
@@ -91,14 +91,14 @@ fn errors(works: &[Work]) -> String {
 
 pub(super) fn json(args: &Args, works: &[Work]) -> Value {
     let work = |work: &Work| {
-        let ratio = |(server, shards): (usize, &u16)| {
+        let ratio = |(server, point): (usize, Point)| {
             let Spread { median, least, most } = spread(&work.rounds, |round| round.ratio(server));
-            json!({ "shards": shards, "median": median, "min": least, "max": most })
+            json!({ "shards": point.shards, "servers": point.servers, "median": median, "min": least, "max": most })
         };
         json!({
             "keys": work.keys, "pipeline": work.pipeline,
             "rounds": work.rounds.iter().map(|round| round_json(args, round)).collect::<Vec<_>>(),
-            "ratios": args.shards.iter().enumerate().map(ratio).collect::<Vec<_>>(),
+            "ratios": args.points().into_iter().enumerate().map(ratio).collect::<Vec<_>>(),
         })
     };
     json!({
@@ -109,9 +109,12 @@ pub(super) fn json(args: &Args, works: &[Work]) -> Value {
 }
 
 fn round_json(args: &Args, round: &Round) -> Value {
-    let ours = |(ours, shards): (&Ours, &u16)| json!({ "shards": shards, "commits": ours.commits, "measured": measured_json(&ours.measured) });
+    let ours = |(ours, point): (&Ours, Point)| {
+        let measured = measured_json(&ours.measured);
+        json!({ "shards": point.shards, "servers": point.servers, "commits": ours.commits, "measured": measured })
+    };
     json!({
-        "quipu": round.ours.iter().zip(&args.shards).map(ours).collect::<Vec<_>>(),
+        "quipu": round.ours.iter().zip(args.points()).map(ours).collect::<Vec<_>>(),
         "cassandra": measured_json(&round.theirs),
     })
 }
@@ -126,11 +129,12 @@ fn measured_json(measured: &Measured) -> Value {
 }
 
 pub(super) fn svg(args: &Args, works: &[Work]) -> Result<String, ChartError> {
-    let name = |shards: &u16| match shards {
-        1 => "1 shard".to_owned(),
-        _ => format!("{shards} shards"),
+    let points = args.points();
+    let name = |point: &Point| {
+        let shards = if point.shards == 1 { "1 shard".to_owned() } else { format!("{} shards", point.shards) };
+        if point.servers == 1 { shards } else { format!("{shards}, {} nodes", point.servers) }
     };
-    let servers = || args.shards.iter().map(name);
+    let servers = || points.iter().map(name);
     let chart = |title: &str, label: &str, series, bars: &dyn Fn(&Work) -> Vec<Option<Bar>>| Chart {
         title: format!("{title}: {}", place(args)),
         label: label.to_owned(),
@@ -140,11 +144,11 @@ pub(super) fn svg(args: &Args, works: &[Work]) -> Result<String, ChartError> {
     let bar = |work: &Work, number: &dyn Fn(&Round) -> f64| Some(Bar::from(spread(&work.rounds, number)));
     let rates = |work: &Work| {
         let ours =
-            (0..args.shards.len()).map(|server| bar(work, &|round| round.ours[server].measured.per_second()));
+            (0..points.len()).map(|server| bar(work, &|round| round.ours[server].measured.per_second()));
         ours.chain([bar(work, &|round| round.theirs.per_second())]).collect()
     };
     let ratios =
-        |work: &Work| (0..args.shards.len()).map(|server| bar(work, &|round| round.ratio(server))).collect();
+        |work: &Work| (0..points.len()).map(|server| bar(work, &|round| round.ratio(server))).collect();
     let with_theirs = servers().chain(["its counters".to_owned()]).collect();
     bars::svg(&[
         chart("Quipu and Cassandra's counters", "adds per second", with_theirs, &rates),
