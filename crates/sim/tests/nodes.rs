@@ -159,6 +159,7 @@ fn calm(seed: u64) -> Plan {
         silence_ms: 1_000,
         rates: vec![1_000; plan.rates.len()],
         commit_ms: 3,
+        together: false,
         window_ms: 600_000,
         loss: 0.0,
         work,

@@ -193,7 +193,7 @@ fn settle(stage: &Stage) -> Result<Millis, String> {
 }
 
 /// What is not as it must be when nothing goes wrong any more: each shard is at one node, the nodes have the same number of
-/// shards, or one less, and all know who has which.
+/// shards, or one less, or one has all if they are together; one speaks for the site; and all know who has what.
 fn disorder(world: &World) -> Option<String> {
     let up: Vec<usize> = (0..world.places.len()).filter(|&at| world.places[at].is_up).collect();
     let mut owners: BTreeMap<ShardId, usize> = BTreeMap::new();
@@ -210,7 +210,18 @@ fn disorder(world: &World) -> Option<String> {
     }
     let shares = up.iter().map(|&at| world.places[at].has.len());
     let (least, most) = (shares.clone().min().unwrap_or(0), shares.max().unwrap_or(0));
-    if most - least > 1 {
+    let speakers: Vec<usize> = up.iter().copied().filter(|&at| world.places[at].sits).collect();
+    let [speaker] = speakers[..] else {
+        return Some(format!("{} nodes speak for the site", speakers.len()));
+    };
+    if let Some(&at) = up.iter().find(|&&at| world.places[at].speaker != Some(speaker)) {
+        return Some(format!("node {} does not know that node {} speaks for the site", at + 1, speaker + 1));
+    }
+    if world.plan.together && world.places[speaker].has.len() != most {
+        return Some(format!("node {} speaks for the site, and others have shards", speaker + 1));
+    }
+    let uneven = if world.plan.together { owners.len() - most } else { (most - least).saturating_sub(1) };
+    if uneven > 0 {
         return Some(format!("one node has {most} shards, and another one {least}"));
     }
     for &at in &up {

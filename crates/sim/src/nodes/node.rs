@@ -8,13 +8,13 @@ use super::wrong::Wrong;
 use crate::core::Millis;
 use crate::system::calls::{Act, Call, Key};
 use quipu_engine::host::{Overdue, Standing};
-use quipu_engine::nodes::{Holding, Keeper, LookError};
+use quipu_engine::nodes::{Holding, Keeper, LookError, SeatAdvice};
 use quipu_engine::{
     Action, Add, Command, Host, Membership, OperationId, Released, Settings, Shards, SiteId, Ticket, Window,
     WindowMode,
 };
 use quipu_storage::memory::Memory;
-use quipu_storage::{Fenced, Flush, NodeId, Registry as _, ShardId, Store};
+use quipu_storage::{Fenced, Flush, Log as _, NodeId, Registry as _, ShardId, StorageError, Store};
 use std::collections::BTreeSet;
 
 /// A host looks after its store at least so often.
@@ -23,7 +23,7 @@ const MAINTAIN_MS: Millis = 50;
 /// So long a node waits for the store before it says that it does not know.
 const PATIENCE_MS: u64 = 1_500;
 
-/// The seat of the one that speaks to other sites, of which there are none.
+/// The seat of the one that speaks for the site. It is fenced like a shard, and is none.
 const SEAT: ShardId = ShardId(u16::MAX);
 
 /// Something that runs by itself, at a place.
@@ -225,6 +225,11 @@ pub(super) struct Tender {
     pub(super) line: Line,
     keeper: Keeper,
     registry: FarRegistry,
+    /// Where the seat is taken.
+    log: FarLog,
+    /// It speaks for the site, as far as it knows.
+    sits: bool,
+    together: bool,
 }
 
 impl Tender {
@@ -233,7 +238,9 @@ impl Tender {
         let shards = Shards::new(plan.shards).expect("a power of two").all().collect();
         let about = vec![u8::try_from(line.place).expect("few places")];
         let keeper = Keeper::new(registry.shared(), shards, SEAT, plan.silence_ms, about);
-        Self { line, keeper: with_flaw(keeper, plan.wrong), registry }
+        let log = FarLog { line: line.clone(), memory: memory.clone(), log: memory.log_of(id) };
+        let keeper = with_flaw(keeper, plan.wrong);
+        Self { line, keeper, registry, log, sits: false, together: plan.together }
     }
 
     fn tend(&mut self) {
@@ -243,9 +250,17 @@ impl Tender {
         let Ok(trust) = self.keeper.beat(clock, drains) else { return };
         self.line.with(|world| world.trusts(place, trust));
         let shards = || self.line.with(|world| world.places[place].has.clone()).unwrap_or_default();
-        let holding = || Holding { shards: shards(), ..Holding::default() };
+        let (seat, together) = (self.sits, self.together);
+        let holding = || Holding { shards: shards(), seat, together };
         match self.keeper.look(clock, holding) {
-            Ok(advice) => {
+            Ok(mut advice) => {
+                self.follow_seat(advice.seat);
+                if self.together && !self.sits {
+                    // Who belongs to the cluster comes with the seat.
+                    advice.take.clear();
+                }
+                let sits = self.sits;
+                self.line.with(|world| world.sits(place, sits));
                 let leaves = self.line.with(|world| world.advised(place, &advice)) == Some(true);
                 if leaves && self.registry.remove(self.registry.own()).is_ok() {
                     self.line.with(|world| world.gone(place));
@@ -256,6 +271,22 @@ impl Tender {
             }
             // It is looked again before long.
             Err(LookError::Storage(_)) => {}
+        }
+    }
+}
+
+impl Tender {
+    /// Takes the seat, or gives it back, as is advised.
+    fn follow_seat(&mut self, advice: SeatAdvice) {
+        if let Some(seen) = advice.take {
+            // What fails now is advised again.
+            self.sits = matches!(self.log.take_seen(SEAT, seen), Ok(Some(_)));
+            return;
+        }
+        let is_lost = advice.doubtful && matches!(self.log.confirm(SEAT), Err(StorageError::Fenced(_)));
+        if advice.release || is_lost {
+            self.sits = false;
+            let _ = self.log.release(SEAT);
         }
     }
 }

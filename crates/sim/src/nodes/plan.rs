@@ -53,6 +53,8 @@ pub struct Plan {
     pub window_ms: Millis,
     /// Counters beyond this go to the table.
     pub memory_bytes: usize,
+    /// The shards belong together, as where there are other sites: whoever speaks for the site has all of them.
+    pub together: bool,
     /// Troubles follow each other about so fast.
     pub pace_ms: Millis,
     /// How the store treats its nodes.
@@ -93,6 +95,7 @@ impl Plan {
             commit_ms: choose(random, &[1, 3, 10, 50]),
             window_ms: choose(random, &[120_000, 600_000]),
             memory_bytes: choose(random, &[1, 2_000, 16 << 20]),
+            together: Random::stream(seed, "nodes: together").chance(0.25),
             pace_ms: choose(random, &[500, 1_500, 4_000]),
             weather: Weather {
                 unanswered: some(random, 0.5, &[0.005, 0.03, 0.15]),
@@ -148,6 +151,7 @@ impl Plan {
             commit_ms: 3,
             window_ms: 600_000,
             memory_bytes: 16 << 20,
+            together: false,
             weather: Weather { unanswered: 0.0, late_ms_max: 0, slow: 0.0, slow_ms_max: 0 },
             loss: 0.0,
             work: Work { mix, keys: 100, think_ms: 95, loss: 0.0, late: 0.0, ..calm.work },
@@ -243,7 +247,8 @@ impl fmt::Display for Plan {
         let Self { nodes, shards, clients, active_ms, beat_ms, silence_ms, .. } = self;
         writeln!(
             f,
-            "{nodes} nodes that share {shards} shards, {clients} clients for {active_ms} ms; done wrong: {:?}",
+            "{nodes} nodes that share {shards} shards{}, {clients} clients for {active_ms} ms; done wrong: {:?}",
+            if self.together { ", which are together" } else { "" },
             self.wrong
         )?;
         writeln!(

@@ -89,6 +89,10 @@ pub(super) struct Place {
     /// Whom it believes to have each shard.
     pub(super) routes: BTreeMap<ShardId, usize>,
     pub(super) orders: Orders,
+    /// It speaks for the site.
+    pub(super) sits: bool,
+    /// Whom it believes to speak.
+    pub(super) speaker: Option<usize>,
     /// Calls that have reached it.
     inbox: VecDeque<usize>,
     /// Calls that its host has taken and not answered.

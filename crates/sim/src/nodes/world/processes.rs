@@ -34,6 +34,8 @@ impl Place {
             has: BTreeSet::new(),
             routes: BTreeMap::new(),
             orders: Orders::default(),
+            sits: false,
+            speaker: None,
             inbox: VecDeque::new(),
             open: Vec::new(),
             sent: BTreeMap::new(),
@@ -228,6 +230,7 @@ impl World {
         let address = |node: &NodeId| advice.present.get(node)?.about.first().copied().map(usize::from);
         place.routes =
             advice.routes.iter().filter_map(|(shard, node)| Some((*shard, address(node)?))).collect();
+        place.speaker = advice.seat.speaker.as_ref().and_then(address);
         place.orders = Orders {
             take: advice.take.clone(),
             release: advice.release.clone(),
@@ -239,6 +242,14 @@ impl World {
         let leaves = place.leaves && has_nothing;
         self.schedule(at, 1);
         leaves
+    }
+
+    /// A node speaks for the site, or does not.
+    pub(in crate::nodes) fn sits(&mut self, at: usize, sits: bool) {
+        if std::mem::replace(&mut self.places[at].sits, sits) != sits {
+            let how = if sits { "speaks" } else { "does not speak any more" };
+            self.say(format!("node {} {how} for the site", at + 1));
+        }
     }
 
     /// A node has gone in good order.
@@ -254,6 +265,7 @@ impl World {
         place.works_at = None;
         (place.worker, place.tender) = (None, None);
         place.has.clear();
+        place.sits = false;
         let inbox = std::mem::take(&mut place.inbox);
         let open = std::mem::take(&mut place.open);
         for attempt in inbox.into_iter().chain(open) {
