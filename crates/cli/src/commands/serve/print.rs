@@ -45,6 +45,14 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
     };
     let value = match *known {
         settings::DATA => text(&config.data.display()),
+        settings::STORAGE => {
+            let meaning = "everything is in the data folder";
+            return optional(settings.text(known).map(|url| text(&url)), meaning);
+        }
+        settings::STORAGE_USER | settings::STORAGE_TLS => {
+            let meaning = "the database is used without";
+            return optional(settings.text(known).map(|it| text(&it)), meaning);
+        }
         settings::RESP => address(config.resp),
         settings::RESP_CLUSTER => address(config.resp_cluster),
         settings::HTTP => address(config.http),
@@ -58,6 +66,11 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
             return Shown::Unset(format!("{default}, opened if there are other sites"));
         }
         settings::LINK => address(config.link),
+        settings::ADVERTISE => {
+            let meaning = "this node is reached where it listens";
+            return optional(config.advertise.as_ref().map(|host| text(host)), meaning);
+        }
+        settings::TAKEOVER_AFTER => text(&format_duration(config.takeover_after)),
         settings::PEERS => {
             let meaning = "the data folder says who else belongs to the cluster; nobody for a new one";
             return optional(settings.text(known).map(|peers| text(&peers)), meaning);
@@ -91,7 +104,10 @@ fn shown(known: &settings::Known, config: &Config, settings: &Settings) -> Shown
         settings::TCP_KEEPALIVE => Value::Integer(
             config.tcp_keepalive.map_or(0, |it| i64::try_from(it.as_secs()).unwrap_or(i64::MAX)),
         ),
-        settings::REQUIREPASS if settings.text(known).is_some() => return Shown::Masked,
+        settings::REQUIREPASS | settings::STORAGE_PASSWORD if settings.text(known).is_some() => {
+            return Shown::Masked;
+        }
+        settings::STORAGE_PASSWORD => return Shown::Unset("the database is used without".to_owned()),
         settings::REQUIREPASS => {
             return Shown::Unset("clients need no password for the user default".to_owned());
         }
