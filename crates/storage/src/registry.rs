@@ -48,7 +48,7 @@ pub trait Registry: Send + Sync {
     /// Writes what this node says of itself. It is seen by whoever looks after this has returned.
     fn write(&self, registered: &Registered) -> Result<(), StorageError>;
 
-    /// Takes a node out, this one or another.
+    /// Takes a node out, this one or another, for good: what it writes later is not seen.
     fn remove(&self, node: NodeId) -> Result<(), StorageError>;
 
     /// All that nodes have written of themselves. Those that are long gone may be left out.

@@ -11,7 +11,7 @@ mod registry;
 mod table;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -67,6 +67,8 @@ struct Inner {
     crash: Option<Crash>,
     put_fails_after: Option<usize>,
     nodes: BTreeMap<NodeId, Registered>,
+    /// They do not come back under their names.
+    removed: BTreeSet<NodeId>,
     /// Who is wanted to give its shards away, or to keep them.
     drains: BTreeMap<NodeId, bool>,
     is_far: bool,

@@ -22,7 +22,10 @@ impl Registry for MemoryRegistry {
     }
 
     fn write(&self, registered: &Registered) -> Result<(), StorageError> {
-        self.memory.lock().nodes.insert(registered.node, registered.clone());
+        let mut inner = self.memory.lock();
+        if !inner.removed.contains(&registered.node) {
+            inner.nodes.insert(registered.node, registered.clone());
+        }
         Ok(())
     }
 
@@ -30,6 +33,7 @@ impl Registry for MemoryRegistry {
         let mut inner = self.memory.lock();
         inner.nodes.remove(&node);
         inner.drains.remove(&node);
+        inner.removed.insert(node);
         Ok(())
     }
 

@@ -472,5 +472,7 @@ fn nodes_see_each_other<B: SharedBackend>(backend: &mut B) {
     assert_eq!(is_asked(&second), Some(false));
     first.remove(second.own()).expect("the store answers");
     assert_eq!(found(second.own()), None);
+    say(&second, 9, false);
+    assert_eq!(found(second.own()), None, "nobody comes back under its name");
     assert!(found(first.own()).is_some());
 }
