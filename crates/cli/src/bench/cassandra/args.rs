@@ -119,7 +119,8 @@ impl Args {
             return refuse("--shards", format!("{shards} is not a power of two; 1, 4 and 16 are"));
         }
         if let Some(servers) = self.servers.iter().find(|servers| usize::from(**servers) > self.connections) {
-            let problem = format!("{servers} cannot share {} connections; give more --connections", self.connections);
+            let problem =
+                format!("{servers} cannot share {} connections; give more --connections", self.connections);
             return refuse("--servers", problem);
         }
         for (flag, points) in [

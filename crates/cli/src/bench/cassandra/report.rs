@@ -131,7 +131,8 @@ fn measured_json(measured: &Measured) -> Value {
 pub(super) fn svg(args: &Args, works: &[Work]) -> Result<String, ChartError> {
     let points = args.points();
     let name = |point: &Point| {
-        let shards = if point.shards == 1 { "1 shard".to_owned() } else { format!("{} shards", point.shards) };
+        let shards =
+            if point.shards == 1 { "1 shard".to_owned() } else { format!("{} shards", point.shards) };
         if point.servers == 1 { shards } else { format!("{shards}, {} nodes", point.servers) }
     };
     let servers = || points.iter().map(name);
