@@ -4,7 +4,7 @@
 use std::sync::PoisonError;
 
 use quipu_engine::{Council, nodes::SeatAdvice};
-use quipu_storage::{Batch, Flush, Log, Mark, Outcome, Position, Settled, ShardId, StorageError};
+use quipu_storage::{Batch, Fenced, Flush, Log, Mark, Outcome, Position, Settled, ShardId, StorageError};
 
 use super::Siblings;
 use crate::{
@@ -31,6 +31,10 @@ impl Seat {
 
     /// Stores what the council states now; older statements are not needed any more.
     fn store(&mut self, bytes: Vec<u8>) -> Result<Position, StorageError> {
+        // What nobody was told need not stay; but it must be known what stands there.
+        if let Settled::Unknown(error) = self.0.settle(SEAT) {
+            return Err(error);
+        }
         let outcome = self.0.commit(&[Batch { shard: SEAT, record: bytes }], Flush::Now).pop();
         let position = match outcome {
             Some(Outcome::Committed { position }) => position,
@@ -69,8 +73,7 @@ impl Shared {
     pub(super) fn follow_seat(&self, siblings: &Siblings, advice: SeatAdvice) {
         let own = siblings.own();
         if let Some(seen) = advice.take {
-            let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
-            match self.take_seat(&mut seat, seen) {
+            match self.take_seat(siblings, seen) {
                 Ok(true) => tracing::info!("this node speaks for the site"),
                 Ok(false) => {}
                 Err(why) => tracing::warn!("this node cannot speak for the site yet: {why}"),
@@ -98,12 +101,14 @@ impl Shared {
     }
 
     /// Takes the seat, and goes on with what the council has stored last.
-    fn take_seat(&self, seat: &mut Seat, seen: Option<quipu_storage::Fenced>) -> Result<bool, String> {
+    fn take_seat(&self, siblings: &Siblings, seen: Option<Fenced>) -> Result<bool, String> {
+        // In the order in which steps take them.
+        let mut state = self.council.lock();
+        let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(taken) = seat.0.take_seen(SEAT, seen).map_err(|error| error.to_string())? else {
             return Ok(false);
         };
         let stored = seat.last(taken.checkpoint).map_err(|error| error.to_string())?;
-        let mut state = self.council.lock();
         if let Some(bytes) = &stored {
             state.council = Council::decode(bytes).map_err(|bad| bad.to_string())?;
         }
@@ -117,6 +122,7 @@ impl Shared {
             self.council.linked_membership(&state.council),
             &self.council.addresses_of(&state.council),
         );
+        drop(seat);
         drop(state);
         self.board.set_links_of(LinksOf::This);
         self.stop_if_removed();
