@@ -282,6 +282,14 @@ impl Message {
         minicbor::encode(self, bytes).expect("writing to memory does not fail");
     }
 
+    /// The message as it arrives, for networks without bytes: what no receiver could read is refused here as it is there.
+    pub fn arrived(mut self) -> Result<Self, BadMessage> {
+        for part in &mut self.parts {
+            part.arrive()?;
+        }
+        Ok(self)
+    }
+
     /// Reads a message. What is in it is checked by the shard that it is for.
     pub fn decode(bytes: &[u8]) -> Result<Self, BadMessage> {
         if bytes.len() > MESSAGE_BYTES_MAX {

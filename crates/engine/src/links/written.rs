@@ -59,6 +59,14 @@ impl SharedPart {
         }
     }
 
+    /// What was written is read, as at the other end of a link.
+    pub(crate) fn arrive(&mut self) -> Result<(), minicbor::decode::Error> {
+        if let Self::Written(part) = self {
+            *self = Self::Read(Box::new(minicbor::decode(&part.bytes)?));
+        }
+        Ok(())
+    }
+
     pub(crate) fn into_part(self) -> Part {
         match self {
             Self::Read(part) => *part,

@@ -58,7 +58,7 @@ impl World {
             return Ok(());
         }
         let message = match parcel {
-            Parcel::Whole(message) => Ok(*message),
+            Parcel::Whole(message) => message.arrived(),
             Parcel::Bytes(bytes) => Message::decode(&bytes),
         };
         let now = self.now();
