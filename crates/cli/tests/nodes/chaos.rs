@@ -14,7 +14,7 @@ use crate::{
 };
 
 const CLIENTS: u64 = 12;
-const SECONDS_DEFAULT: u64 = 15;
+const SECONDS_DEFAULT: u64 = 10;
 const REST_MS: u64 = 3_000;
 /// How long a node is paused at most, and at least: for some of them others take over.
 const PAUSE_MS: std::ops::Range<u64> = 200..9_000;
