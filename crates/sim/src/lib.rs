@@ -21,5 +21,7 @@ pub mod report;
 mod run;
 pub mod system;
 pub mod trace;
+mod violation;
 
 pub use run::{Refused, RunError, Watch};
+pub use violation::{Replayable, Violation};

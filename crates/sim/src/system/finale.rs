@@ -7,7 +7,7 @@ use super::floor;
 use super::plan::{Plan, Topology};
 use super::trouble::{Planned, Trouble};
 use super::world::World;
-use crate::core::Millis;
+use crate::{Replayable, core::Millis};
 use quipu_engine::{BoundedView, Reply};
 
 /// The counters with bounds are looked at so often.
@@ -48,26 +48,16 @@ pub struct Summary {
     pub settled_after_ms: Millis,
 }
 
-/// A condition that did not hold: the engine, or this simulation of it, is wrong.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("seed {}, {time_ms} ms: {what}", plan.seed)]
-pub struct Violation {
-    /// What was to happen.
-    pub plan: Box<Plan>,
-    /// When, in virtual milliseconds.
-    pub time_ms: Millis,
-    /// Which condition, and how.
-    pub what: String,
-    /// The last happenings.
-    pub events: Vec<String>,
-}
+/// A condition that did not hold.
+pub type Violation = crate::Violation<Plan>;
 
-impl Violation {
-    /// All that helps to find out why: the plan, the last happenings, and the command that runs it again.
-    pub fn in_full(&self) -> String {
-        let Self { plan, events, .. } = self;
-        let events = events.join("\n");
-        format!("{self}\n\n{plan}\nlast happenings:\n{events}\n\n{self}\nreplay it with: {}", plan.command())
+impl Replayable for Plan {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn command(&self) -> String {
+        self.command()
     }
 }
 

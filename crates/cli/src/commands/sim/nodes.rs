@@ -1,13 +1,11 @@
 //! `quipu sim nodes`: one site of several nodes in virtual time, from seeds.
 
 use super::output::print;
-use super::seeds::{Numbers, Seeds, bar, troubles};
+use super::seeds::{Numbers, Seeds, failed, troubles};
 use crate::failure::Failure;
-use crate::interrupt;
 use quipu_sim::core::Millis;
-use quipu_sim::nodes::{Changes, Plan, Summary, Violation, run as run_plan, run_aloud};
+use quipu_sim::nodes::{Changes, Plan, Summary, run as run_plan, run_aloud};
 use serde_json::json;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// One site of several nodes: the real engine over one store that they share, with everything that can go wrong, from one
@@ -74,48 +72,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         fair: args.fair,
     };
-    let seeds = args.seeds.all();
-    // What cannot be is refused before anything runs.
-    changes.plan(seeds.start)?;
-    let interrupted = interrupt::flag();
-    let bar = bar(args.seeds.endless, &seeds);
-    let started = Instant::now();
     let mut totals = Totals::default();
-    for seed in seeds {
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-        let plan = changes.plan(seed)?;
-        match if args.aloud { run_aloud(&plan) } else { run_plan(&plan) } {
-            Ok(summary) => totals.add(&summary),
-            Err(violation) => {
-                bar.finish_and_clear();
-                return Err(report(args, &violation));
-            }
-        }
-        bar.set_message(format!("{} s virtual", totals.sum.virtual_ms / 1_000));
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    print(&totals.show(args, started.elapsed()))?;
-    // An endless run has no other end.
-    if interrupted.load(Ordering::Relaxed) && !args.seeds.endless {
-        Err(Failure::Interrupted)
-    } else {
-        Ok(())
-    }
-}
-
-fn report(args: &Args, violation: &Violation) -> Failure {
-    if args.json {
-        let Violation { plan, time_ms, what, events } = violation;
-        let value = json!({
-            "command": plan.command(), "seed": plan.seed, "time_ms": time_ms, "violation": what,
-            "plan": plan.to_string(), "events": events,
-        });
-        println!("{value}");
-    }
-    Failure::failed(violation.in_full())
+    let run = |plan: &Plan| {
+        totals.add(&if args.aloud { run_aloud(plan) } else { run_plan(plan) }?);
+        Ok(totals.sum.virtual_ms)
+    };
+    let done = args.seeds.run(|seed| changes.plan(seed), run, |violation| failed(&violation, args.json))?;
+    print(&totals.show(args, done.elapsed))?;
+    done.end()
 }
 
 /// Sums over seeds.
@@ -186,7 +150,7 @@ fn speed(args: &Args) -> Result<(), Failure> {
     plan.active_ms = args.active_ms.unwrap_or(plan.active_ms);
     plan.check()?;
     let started = Instant::now();
-    let summary = run_plan(&plan).map_err(|violation| report(args, &violation))?;
+    let summary = run_plan(&plan).map_err(|violation| failed(&violation, args.json))?;
     let seconds = started.elapsed().as_secs_f64();
     let worth = summary.virtual_ms as f64 / 1_000.0 / seconds;
     if args.json {

@@ -1,7 +1,14 @@
 //! Which seeds to run, for everything that runs many of them.
 
+use crate::failure::Failure;
+use crate::interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
+use quipu_sim::core::Millis;
+use quipu_sim::{Replayable, Violation};
+use serde_json::json;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 /// One seed, some, or one after the other.
 #[derive(clap::Args)]
@@ -31,6 +38,69 @@ impl Seeds {
     }
 }
 
+/// What became of all seeds.
+pub(super) struct Done {
+    pub(super) elapsed: Duration,
+    is_cut_short: bool,
+}
+
+impl Done {
+    /// To be said after the rest was.
+    pub(super) fn end(&self) -> Result<(), Failure> {
+        if self.is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
+    }
+}
+
+impl Seeds {
+    /// Runs all of them until one fails, or Ctrl-C. `run` tells how much virtual time there was so far.
+    pub(super) fn run<P: Replayable, R>(
+        &self,
+        plan: impl Fn(u64) -> Result<P, R>,
+        mut run: impl FnMut(&P) -> Result<Millis, Violation<P>>,
+        report: impl FnOnce(Violation<P>) -> Failure,
+    ) -> Result<Done, Failure>
+    where
+        Failure: From<R>,
+    {
+        let seeds = self.all();
+        // What cannot be is refused before anything runs.
+        plan(seeds.start)?;
+        let interrupted = interrupt::flag();
+        let bar = bar(self.endless, &seeds);
+        let started = Instant::now();
+        for seed in seeds {
+            if interrupted.load(Ordering::Relaxed) {
+                break;
+            }
+            match run(&plan(seed)?) {
+                Ok(virtual_ms) => bar.set_message(format!("{} s virtual", virtual_ms / 1_000)),
+                Err(violation) => {
+                    bar.finish_and_clear();
+                    return Err(report(violation));
+                }
+            }
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        // An endless run has no other end.
+        let is_cut_short = interrupted.load(Ordering::Relaxed) && !self.endless;
+        Ok(Done { elapsed: started.elapsed(), is_cut_short })
+    }
+}
+
+/// What is said of a seed that fails.
+pub(super) fn failed<P: Replayable>(violation: &Violation<P>, as_json: bool) -> Failure {
+    if as_json {
+        let Violation { plan, time_ms, what, events } = violation;
+        let value = json!({
+            "command": plan.command(), "seed": plan.seed(), "time_ms": time_ms, "violation": what,
+            "plan": plan.to_string(), "events": events,
+        });
+        println!("{value}");
+    }
+    Failure::failed(violation.in_full())
+}
+
 fn range(text: &str) -> Result<Range<u64>, String> {
     let wrong = || format!("{text} is not of the form A..B, with A less than B");
     let (from, to) = text.split_once("..").ok_or_else(wrong)?;
@@ -52,7 +122,7 @@ pub(super) fn troubles(text: &str) -> Result<Numbers, String> {
 }
 
 /// How many seeds are done, on a terminal.
-pub(super) fn bar(endless: bool, seeds: &Range<u64>) -> ProgressBar {
+fn bar(endless: bool, seeds: &Range<u64>) -> ProgressBar {
     let bar = if endless { ProgressBar::no_length() } else { ProgressBar::new(seeds.end - seeds.start) };
     let template = if endless {
         "{spinner} {human_pos} seeds, {per_sec}, {elapsed}, {msg}"

@@ -1,7 +1,7 @@
 //! `quipu sim system`: the whole system in virtual time, from seeds.
 
 use super::output::print;
-use super::seeds::{Numbers, Seeds, bar, troubles};
+use super::seeds::{Numbers, Seeds, failed, troubles};
 use crate::failure::Failure;
 use crate::interrupt;
 use indicatif::ProgressBar;
@@ -83,36 +83,14 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         without: args.without.clone(),
     };
-    let seeds = args.seeds.all();
-    // What cannot be is refused before anything runs.
-    changes.plan(seeds.start)?;
-    let interrupted = interrupt::flag();
-    let bar = bar(args.seeds.endless, &seeds);
-    let started = Instant::now();
     let mut totals = Totals::default();
-    for seed in seeds {
-        if interrupted.load(Ordering::Relaxed) {
-            break;
-        }
-        let plan = changes.plan(seed)?;
-        match if args.aloud { run_aloud(&plan) } else { run_plan(&plan) } {
-            Ok(summary) => totals.add(&summary),
-            Err(violation) => {
-                bar.finish_and_clear();
-                return Err(report(args, violation));
-            }
-        }
-        bar.set_message(format!("{} s virtual", totals.sum.virtual_ms / 1_000));
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    print(&totals.show(args, started.elapsed()))?;
-    // An endless run has no other end.
-    if interrupted.load(Ordering::Relaxed) && !args.seeds.endless {
-        Err(Failure::Interrupted)
-    } else {
-        Ok(())
-    }
+    let run = |plan: &Plan| {
+        totals.add(&if args.aloud { run_aloud(plan) } else { run_plan(plan) }?);
+        Ok(totals.sum.virtual_ms)
+    };
+    let done = args.seeds.run(|seed| changes.plan(seed), run, |violation| report(args, violation))?;
+    print(&totals.show(args, done.elapsed))?;
+    done.end()
 }
 
 fn report(args: &Args, violation: Violation) -> Failure {
@@ -127,15 +105,7 @@ fn report(args: &Args, violation: Violation) -> Failure {
     } else {
         violation
     };
-    if args.json {
-        let Violation { plan, time_ms, what, events } = &violation;
-        let value = json!({
-            "command": plan.command(), "seed": plan.seed, "time_ms": time_ms, "violation": what,
-            "plan": plan.to_string(), "events": events,
-        });
-        println!("{value}");
-    }
-    Failure::failed(violation.in_full())
+    failed(&violation, args.json)
 }
 
 /// Sums over seeds.

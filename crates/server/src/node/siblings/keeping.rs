@@ -3,7 +3,11 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, atomic::AtomicBool, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -157,7 +161,7 @@ impl Keeping {
 impl Running {
     /// Gives all shards to others, if there are any, while this node still serves.
     pub(in crate::node) fn drain(&self) {
-        self.siblings.drains.store(true, std::sync::atomic::Ordering::Release);
+        self.siblings.drains.store(true, Ordering::Release);
         self.siblings.look_now();
         let until = Instant::now() + LAST_SHARDS;
         let own = self.siblings.own();
@@ -206,7 +210,7 @@ impl Siblings {
 fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
     match siblings.registry.is_asked_to_drain() {
         Ok(Some(drains)) if !shared.is_stopping() => {
-            let was = siblings.drains.swap(drains, std::sync::atomic::Ordering::AcqRel);
+            let was = siblings.drains.swap(drains, Ordering::AcqRel);
             if was != drains {
                 let what = if drains { "gives its shards away" } else { "takes shards again" };
                 tracing::info!("as was asked, this node {what}");
@@ -215,7 +219,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
         _ => {}
     }
     match shared.folder.is_together() {
-        Ok(together) => siblings.together.store(together, std::sync::atomic::Ordering::Release),
+        Ok(together) => siblings.together.store(together, Ordering::Release),
         Err(error) => tracing::warn!("the store does not answer: {error}"),
     }
     let clock = || siblings.now_ms();
@@ -260,7 +264,7 @@ fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
     };
     *lock(&siblings.view) = Arc::new(view);
     shared.follow_seat(siblings, advice.seat);
-    let is_together = siblings.together.load(std::sync::atomic::Ordering::Acquire);
+    let is_together = siblings.together.load(Ordering::Acquire);
     if is_together && !shared.speaks() {
         // Who belongs to the cluster comes with the seat, and is known before the first of its shards is opened.
         advice.take.clear();

@@ -1,12 +1,10 @@
 //! The seat of the node that speaks for the site: to other sites, and in the council. It is fenced like a shard, and its log
 //! holds what the council has stored: so a node that has lost the seat without knowing cannot take a step.
 
-use std::sync::PoisonError;
-
 use quipu_engine::{Council, nodes::SeatAdvice};
 use quipu_storage::{Batch, Fenced, Flush, Log, Mark, Outcome, Position, Settled, ShardId, StorageError};
 
-use super::Siblings;
+use super::{Siblings, lock};
 use crate::{
     links::{LinksOf, Run},
     node::{Shared, links::LinkMail},
@@ -63,7 +61,7 @@ impl Shared {
         match &self.siblings {
             None => self.folder.store_council(bytes).map_err(|error| error.to_string()),
             Some(siblings) => {
-                let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut seat = lock(&siblings.seat);
                 seat.store(bytes).map(drop).map_err(|error| error.to_string())
             }
         }
@@ -81,7 +79,7 @@ impl Shared {
             return;
         }
         if advice.release || advice.doubtful {
-            let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut seat = lock(&siblings.seat);
             let is_lost = advice.doubtful && matches!(seat.0.confirm(SEAT), Err(StorageError::Fenced(_)));
             if advice.release || is_lost {
                 self.fall_silent(siblings, &advice);
@@ -104,7 +102,7 @@ impl Shared {
     fn take_seat(&self, siblings: &Siblings, seen: Option<Fenced>) -> Result<bool, String> {
         // In the order in which steps take them.
         let mut state = self.council.lock();
-        let mut seat = siblings.seat.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seat = lock(&siblings.seat);
         let Some(taken) = seat.0.take_seen(SEAT, seen).map_err(|error| error.to_string())? else {
             return Ok(false);
         };
