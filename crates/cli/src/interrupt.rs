@@ -32,14 +32,15 @@ pub(crate) fn go_on() -> Result<(), Failure> {
 }
 
 /// From now on Ctrl-C ends the process at once with 130, between two lines of output: whoever writes a line
-/// holds the lock of the standard output until all of it is written.
+/// suspends the bar and holds the lock of the standard output until all of it is written, in this order.
 pub(crate) fn end_between_lines(bar: &ProgressBar) -> Result<(), Failure> {
     let bar = bar.clone();
     let end = move || {
-        let mut out = std::io::stdout().lock();
-        let _ = out.flush(); // Nobody is left to be told if this fails.
-        bar.finish_and_clear();
-        std::process::exit(i32::from(EXIT_CODE));
+        bar.suspend(|| {
+            let mut out = std::io::stdout().lock();
+            let _ = out.flush(); // Nobody is left to be told if this fails.
+            std::process::exit(i32::from(EXIT_CODE))
+        })
     };
     ctrlc::set_handler(end).map_err(|error| Failure::failed(format!("cannot wait for Ctrl-C: {error}")))
 }

@@ -3,6 +3,8 @@
 use assert_cmd::Command;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Output, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 fn quipu(args: &[&str]) -> Output {
     Command::cargo_bin("quipu").expect("the binary is built").arg("sim").args(args).output().expect("it runs")
@@ -117,7 +119,7 @@ fn help_shows_examples() {
 #[cfg(unix)]
 fn long_run() -> (std::process::Child, BufReader<std::process::ChildStdout>) {
     let mut child = std::process::Command::new(assert_cmd::cargo::cargo_bin("quipu"))
-        .args(["sim", "clients", "--stats-ms", "10"])
+        .args(["sim", "clients", "--stats-ms", "1"])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
@@ -135,14 +137,25 @@ fn long_run() -> (std::process::Child, BufReader<std::process::ChildStdout>) {
 #[test]
 #[cfg(unix)]
 fn ctrl_c_leaves_complete_lines_and_exits_with_130() {
-    let (mut child, mut out) = long_run();
-    let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    assert!(interrupt.expect("kill runs").success());
-    let mut rest = String::new();
-    out.read_to_string(&mut rest).expect("text");
-    assert!(rest.is_empty() || rest.ends_with('\n'), "the last line is not complete: {rest:?}");
-    assert!(rest.lines().all(|line| line.split('\t').count() == 5));
-    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    // Ctrl-C comes while a line is written, or between two: each time somewhere else.
+    for _ in 0..20 {
+        let (mut child, mut out) = long_run();
+        let interrupt = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(interrupt.expect("kill runs").success());
+        let (send, ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut rest = String::new();
+            send.send(out.read_to_string(&mut rest).map(|_| rest))
+        });
+        let Ok(rest) = ended.recv_timeout(Duration::from_secs(60)) else {
+            child.kill().expect("it can be killed");
+            panic!("it has not ended");
+        };
+        let rest = rest.expect("text");
+        assert!(rest.is_empty() || rest.ends_with('\n'), "the last line is not complete: {rest:?}");
+        assert!(rest.lines().all(|line| line.split('\t').count() == 5));
+        assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    }
 }
 
 #[test]
