@@ -40,7 +40,7 @@ pub(crate) fn end_between_lines(bar: &ProgressBar) -> Result<(), Failure> {
             let mut out = std::io::stdout().lock();
             let _ = out.flush(); // Nobody is left to be told if this fails.
             std::process::exit(i32::from(EXIT_CODE))
-        })
+        });
     };
     ctrlc::set_handler(end).map_err(|error| Failure::failed(format!("cannot wait for Ctrl-C: {error}")))
 }
