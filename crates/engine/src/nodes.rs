@@ -7,8 +7,10 @@
 //! - [`Keeper`] is one node's view of the others. It writes from time to time that its node is there, looks at what all have
 //!   written, and says which shards to take and which to release. Nobody's clock is compared with another's: a node is
 //!   silent when the number that it counts up has not changed for a while on the clock of whoever looks.
-//! - One of them speaks for the site to other sites: whoever has the fence of a seat that is no shard. While a site has
-//!   others to speak to, its shards are together at that node, and the rest stand by.
+//! - One of them speaks for the site to other sites: whoever has the fence of a seat that is no shard. What it has agreed
+//!   with them is in the seat's log, and every node reads it there. Whoever takes a shard acts under what stood there after
+//!   its fence was seen, so that no shard goes back behind what an earlier owner has acted under. While a site joins or
+//!   leaves, its shards are together at that node, and the rest stand by.
 //! - [`Trust`] is what a node may rely on that has nothing to commit. Others take its shards when it has been silent; so
 //!   what it has in memory is the newest as long as it has written lately that it is there. Whoever has lapsed commits
 //!   first, even if there is nothing to store, and hears from the fence whether the shard is still its own.
@@ -18,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-use quipu_storage::{Fenced, Held, NodeId, Registered, Registry, ShardId, StorageError};
+use quipu_storage::{Fenced, Held, NodeId, Record, Registered, Registry, ShardId, StorageError};
 
 /// A node that has said nothing for so long is gone, unless told otherwise: others take its shards.
 pub const SILENCE_MS_DEFAULT: u64 = 5_000;
@@ -93,6 +95,8 @@ pub struct Advice {
     pub is_certain: bool,
     /// Where each log stands, as far as any was ever taken.
     pub held: Vec<Held>,
+    /// What the one that speaks for the site has stored last, if anybody ever did.
+    pub agreed: Option<Record>,
 }
 
 /// What a node is to do about the seat of the one that speaks for the site.
@@ -115,7 +119,7 @@ pub struct Holding {
     pub shards: BTreeSet<ShardId>,
     /// It speaks for the site.
     pub seat: bool,
-    /// The shards of the site belong together: it has other sites to speak to.
+    /// The shards of the site belong together: it joins others, or leaves them.
     pub together: bool,
 }
 
@@ -154,6 +158,8 @@ pub enum Flaw {
     OverlooksUnheard,
     /// A node is not told that others have taken what it has.
     NeverDoubts,
+    /// What the one that speaks has stored is read before it is looked who has which shard.
+    AgreedBeforeFences,
 }
 
 impl std::fmt::Debug for Keeper {
@@ -233,6 +239,7 @@ impl Keeper {
         holding: impl FnOnce() -> Holding,
     ) -> Result<Advice, LookError> {
         let began_ms = clock();
+        let early = (self.flaw == Some(Flaw::AgreedBeforeFences)).then(|| self.registry.last(self.seat));
         // Fences first: one that was seen before its owner was found silent has changed if the owner is at work again.
         let (held, nodes) = if self.flaw == Some(Flaw::NodesBeforeFences) {
             let nodes = self.registry.nodes()?;
@@ -241,6 +248,8 @@ impl Keeper {
             (self.registry.held()?, self.registry.nodes()?)
         };
         let seen_ms = clock();
+        // After the fences: an owner that has acted under more has the shard no more as it was seen.
+        let agreed = early.unwrap_or_else(|| self.registry.last(self.seat))?;
         let own = self.own.node;
         if self.own.count > 0 && !nodes.iter().any(|it| it.node == own) {
             return Err(Removed.into());
@@ -262,7 +271,7 @@ impl Keeper {
         };
         let present = nodes.into_iter().filter(|it| !is_silent(it.node)).map(|it| (it.node, it)).collect();
         // What was taken after the fences were seen is not to be taken a second time.
-        Ok(self.advise(held, present, &holding()))
+        Ok(Advice { agreed, ..self.advise(held, present, &holding()) })
     }
 
     fn advise(&self, held: Vec<Held>, present: BTreeMap<NodeId, Registered>, holding: &Holding) -> Advice {

@@ -197,6 +197,20 @@ fn coming_back(seed: u64, within: Call) -> Plan {
     Plan { troubles: troubles.collect(), ..calm(seed) }
 }
 
+/// A node of three gives its shards away, while another one comes to a halt in the middle of looking around.
+fn handing_over(seed: u64, within: Call) -> Plan {
+    let troubles = (0..7).flat_map(|at: u64| {
+        let (node, other) = ((at % 3) as usize, ((at + 1) % 3) as usize);
+        let at_ms = 500 + 2_800 * at;
+        let drain = Trouble::Drain { node, for_ms: 1_400 };
+        let halt =
+            Trouble::Pause { node: other, within: Some(within), for_ms: 350 + (at * 71 + seed * 37) % 250 };
+        let later = (seed * 41 + at * 23) % 500;
+        [Planned { at_ms, trouble: halt }, Planned { at_ms: at_ms + later, trouble: drain }]
+    });
+    Plan { nodes: 3, troubles: troubles.collect(), ..calm(seed) }
+}
+
 /// Commits are often not answered, and their nodes come to a halt before they have settled them.
 fn unheard(seed: u64) -> Plan {
     let plan = halting(seed, &[Call::Settle]);
@@ -226,6 +240,7 @@ fn the_plans_of_the_variants_hold_with_all_rules() {
     }
     for call in [Call::Take, Call::Held, Call::Nodes] {
         no_failure(0..10, |seed| coming_back(seed, call));
+        no_failure(0..10, |seed| handing_over(seed, call));
     }
     for call in [Call::Commit, Call::Take, Call::Taken, Call::Beaten, Call::Release] {
         no_failure(0..5, |seed| halting(seed, &[call]));
@@ -264,6 +279,7 @@ fn nodes_that_speak_without_asking_are_caught() {
 #[test]
 fn nodes_that_look_in_the_wrong_order_are_caught() {
     Variant::keeper(nodes::Flaw::NodesBeforeFences, |seed| coming_back(seed, Call::Held)).is_caught();
+    Variant::keeper(nodes::Flaw::AgreedBeforeFences, |seed| handing_over(seed, Call::Held)).is_caught();
 }
 
 /// What this simulation has brought to light.

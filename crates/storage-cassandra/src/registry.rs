@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use quipu_storage::{Held, NodeId, Registered, Registry, ShardId, StorageError};
+use quipu_storage::{Held, NodeId, Position, Record, Registered, Registry, ShardId, StorageError, Taken};
 use uuid::Uuid;
 
 use crate::{
     error::while_doing,
-    fence::{fenced, kept, stored},
+    fence::{self, fenced, kept, stored},
+    records,
     store::{Inner, Link},
 };
+
+/// How often what was committed last is read, while new records come.
+const READS_OF_LAST: u32 = 5;
 
 /// What one node sees of the others.
 #[derive(Debug)]
@@ -75,6 +79,23 @@ async fn held(link: Arc<Link>) -> Result<Vec<Held>, StorageError> {
     Ok(held)
 }
 
+async fn last(link: Arc<Link>, shard: ShardId) -> Result<Option<Record>, StorageError> {
+    for _ in 0..READS_OF_LAST {
+        let Some(standing) = fence::standing(&link, shard).await? else { return Ok(None) };
+        let Taken { checkpoint, last } = standing.taken();
+        if last <= checkpoint {
+            return Ok(None);
+        }
+        let mut found = records::read(&link, shard, Position(last.0 - 1), last).await?;
+        // If it is not there it went with a checkpoint, and there are newer ones by now.
+        if let Some(record) = found.pop() {
+            return Ok(Some(record));
+        }
+    }
+    let doing = format!("reading what was committed last to shard {}", shard.0);
+    Err(StorageError::Unanswered { doing, why: "there is always something newer".to_owned() })
+}
+
 impl Registry for CassandraRegistry {
     fn own(&self) -> NodeId {
         id(self.own)
@@ -102,6 +123,10 @@ impl Registry for CassandraRegistry {
 
     fn held(&self) -> Result<Vec<Held>, StorageError> {
         self.ask(held)
+    }
+
+    fn last(&self, shard: ShardId) -> Result<Option<Record>, StorageError> {
+        self.ask(move |link| last(link, shard))
     }
 
     fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError> {

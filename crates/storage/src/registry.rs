@@ -4,7 +4,7 @@
 //! Nothing here decides anything. A shard changes hands by its fence alone ([`crate::Log`]); what stands here says whom to
 //! ask, and when it is time to take a shard from somebody who is gone.
 
-use crate::{Fenced, ShardId, StorageError};
+use crate::{Fenced, Record, ShardId, StorageError};
 
 /// One run of one node: drawn when the process starts, so that nobody else ever has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,6 +56,10 @@ pub trait Registry: Send + Sync {
 
     /// Who has which shard, of those that anybody ever had.
     fn held(&self) -> Result<Vec<Held>, StorageError>;
+
+    /// What was committed last to a shard's log, whoever has it: all that was committed before this was called is seen.
+    /// `None`: nothing, after its checkpoint.
+    fn last(&self, shard: ShardId) -> Result<Option<Record>, StorageError>;
 
     /// Wants a node to give its shards away, or to take some again.
     fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError>;

@@ -8,7 +8,8 @@ use crate::{
     store::Store,
 };
 
-const PORT: &str = "--resp-cluster 127.0.0.1:0";
+/// Here nobody is to see that one small database serves many nodes slowly.
+const PORT: &str = "--resp-cluster 127.0.0.1:0 --storage-deadline 60s";
 const REDIRECTED: &str = "quipu_commands_redirected_total";
 const PASSED_ON: &str = "quipu_commands_passed_on_total";
 /// How long the load goes on after something has happened.

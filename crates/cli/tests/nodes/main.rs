@@ -41,6 +41,8 @@ fn main() -> ExitCode {
         .test_with("a_node_that_is_paused", store::of_one, quick::a_node_that_is_paused)
         .test_with("an_edge_comes_to_any_node", store::of_one, quick::an_edge_comes_to_any_node)
         .test_with("another_site_comes_to_any_node", store::of_one, sites::another_site_comes_to_any_node)
+        .test_with("another_site_joins", store::of_one, sites::another_site_joins)
+        .test_with("a_site_of_nodes_joins_and_leaves", store::of_one, sites::a_site_of_nodes_joins_and_leaves)
         .test_with(
             "a_node_that_clients_of_a_cluster_cannot_reach",
             store::of_one,

@@ -3,7 +3,7 @@
 
 use quipu_storage::{Fenced, Log, ShardId, StorageError, Table};
 
-use super::{Host, OpenError, Released, State};
+use super::{Host, OpenError, Released, Running, State};
 use crate::Moment;
 
 /// How far a node may rely on what it has in memory ([`crate::nodes::Trust`] at one moment).
@@ -19,6 +19,13 @@ impl Default for Standing {
     /// There are no other nodes.
     fn default() -> Self {
         Self { epoch: 0, holds: true }
+    }
+}
+
+impl Running {
+    /// Only a shard that is surely no other node's speaks with other sites.
+    pub(super) fn may_speak(&self, standing: Standing) -> bool {
+        matches!(self.state, State::Live) && standing.is_trusted(self.confirmed)
     }
 }
 
@@ -47,6 +54,14 @@ impl<L: Log, T: Table> Host<L, T> {
         match self.store.open_seen(id, seen)? {
             Some(recovered) => self.install(id, &recovered, now).map(|()| true),
             None => Ok(false),
+        }
+    }
+
+    /// A shard has something to say, or is told something, and may be another node's. If this node is relied on again, the
+    /// shard asks its fence, and goes on when that has answered.
+    pub fn ask_fence(&mut self, id: ShardId) {
+        if self.standing.holds {
+            self.confirm(id);
         }
     }
 

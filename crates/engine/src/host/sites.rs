@@ -73,7 +73,8 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     /// Takes in a message of the same shard at another site. Its effects are committed with the batch. A shard that cannot
-    /// store anything at the moment does not hear it; the other one will say it again.
+    /// store anything at the moment does not hear it, nor one that may be another node's by now, who is meant: the other
+    /// site will say it again.
     pub fn receive(
         &mut self,
         id: ShardId,
@@ -81,14 +82,14 @@ impl<L: Log, T: Table> Host<L, T> {
         message: Message,
         now: Moment,
     ) -> Result<(), BadMessage> {
-        let table = self.store.table();
-        let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
-            // Another node has it now, and the other site will say it again.
-            return Ok(());
-        };
-        if !matches!(running.state, State::Live) {
+        if !self.may_speak(id) {
+            self.ask_fence(id);
             return Ok(());
         }
+        let table = self.store.table();
+        let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
+            return Ok(());
+        };
         for key in message.keys().map(<[u8]>::to_vec).collect::<Vec<_>>() {
             if load(table, running, &key).is_err() {
                 return Ok(());
@@ -133,11 +134,14 @@ impl<L: Log, T: Table> Host<L, T> {
             return;
         }
         let (table, standing) = (self.store.table(), self.standing);
+        let mut lapsed = Vec::new();
         for running in self.shards.iter_mut().flatten() {
             let now_ms = running.clock.at(now).elapsed_ms;
-            // One that may be another node's by now has nothing to say.
-            let may_speak = matches!(running.state, State::Live) && standing.is_trusted(running.confirmed);
-            if !running.shard.is_restless(now_ms) || !may_speak {
+            if !running.shard.is_restless(now_ms) {
+                continue;
+            }
+            if !running.may_speak(standing) {
+                lapsed.push(running.id);
                 continue;
             }
             for peer in running.shard.peers_to_serve(now_ms) {
@@ -150,6 +154,7 @@ impl<L: Log, T: Table> Host<L, T> {
             }
             running.shard.forget_part();
         }
+        lapsed.into_iter().for_each(|id| self.ask_fence(id));
     }
 
     /// When there is something to be sent or answered, in the time of this process, if nothing happens before.
@@ -158,6 +163,12 @@ impl<L: Log, T: Table> Host<L, T> {
         let may_send = !self.connected.is_empty() && !waits_for_flush;
         let shards = self.shards.iter().flatten();
         shards.filter_map(|running| running.clock.outside(running.shard.wants_at_ms(may_send)?)).min()
+    }
+
+    /// Is a shard open, and surely no other node's? Only then does it speak with other sites.
+    pub fn may_speak(&self, id: ShardId) -> bool {
+        let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
+        running.is_some_and(|running| running.may_speak(self.standing))
     }
 
     /// The number of the last change that this site has made in a shard.

@@ -38,6 +38,8 @@ pub struct NodeFacts {
     pub version: String,
     /// Does it give its shards away?
     pub drains: bool,
+    /// Does it speak for the site to other sites?
+    pub speaks: bool,
     /// How many shards it has, or is about to have.
     pub shards: u64,
 }

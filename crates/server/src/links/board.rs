@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -65,6 +65,8 @@ pub(crate) struct Peer {
     standing: Mutex<Standing>,
     /// In milliseconds after the start.
     heard_ms: AtomicU64,
+    /// Another node of this site has a link to it.
+    is_up_elsewhere: AtomicBool,
     up: watch::Sender<bool>,
 }
 
@@ -230,6 +232,7 @@ impl Board {
         }
         for (number, peer) in self.peers() {
             peer.wanted.send_replace(self.wanted_of(number));
+            peer.is_up_elsewhere.store(false, Ordering::Relaxed);
             if !is_this {
                 peer.close_unless("another node of this site has the links", |_| false);
             }
@@ -451,6 +454,18 @@ impl Board {
         peer.heard_ms.store(self.elapsed_ms(), Ordering::Relaxed);
     }
 
+    /// Another node of this site has links to these, and heard so long ago from each.
+    pub(crate) fn hear_elsewhere(&self, silent_ms: &BTreeMap<u16, Option<u64>>) {
+        for (number, peer) in self.peers() {
+            let silent_ms = silent_ms.get(&number);
+            peer.is_up_elsewhere.store(silent_ms.is_some(), Ordering::Relaxed);
+            peer.metrics.up.set(i64::from(silent_ms.is_some()));
+            if let Some(silent_ms) = silent_ms.copied().flatten() {
+                peer.heard_ms.store(self.elapsed_ms().saturating_sub(silent_ms), Ordering::Relaxed);
+            }
+        }
+    }
+
     fn elapsed_ms(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_millis()).unwrap_or(NEVER - 1)
     }
@@ -472,7 +487,7 @@ impl Board {
             PeerFacts {
                 number,
                 address,
-                is_up: standing.link.is_some(),
+                is_up: standing.link.is_some() || peer.is_up_elsewhere.load(Ordering::Relaxed),
                 heard_seconds: self.silent_ms(&peer).map(|ms| ms / 1000),
                 trouble: standing.trouble.clone(),
                 unreachable: standing.unreachable.clone().filter(|_| standing.link.is_none()),
@@ -494,6 +509,7 @@ impl Peer {
             wanted: watch::Sender::new(Wanted::Wait),
             standing: Mutex::default(),
             heard_ms: AtomicU64::new(NEVER),
+            is_up_elsewhere: AtomicBool::new(false),
             up: watch::Sender::new(false),
         }
     }

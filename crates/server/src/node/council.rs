@@ -47,19 +47,34 @@ pub(super) struct Sitting {
 pub(super) struct State {
     pub(super) council: Council,
     /// With whom counts are exchanged: there is a link, and the council has nothing against it.
-    pub(super) open: BTreeSet<SiteId>,
+    pub(super) open: BTreeMap<SiteId, Opening>,
+    /// How many links there were.
+    openings: u64,
     /// What others have agreed to, as they last said, each on top of the list of that epoch. For people only.
     pub(super) heard: BTreeMap<SiteId, (u64, Vec<Proposal>)>,
     /// How far those are that leave, as they last said. For people only.
     pub(super) draining: BTreeMap<SiteId, Draining>,
 }
 
+/// A link over which counts are exchanged. After each loss of one there is another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Opening {
+    /// Of the node that has it, in its run of this number.
+    pub(super) run: u64,
+    pub(super) number: u64,
+}
+
 impl Sitting {
     pub(super) fn new(council: Council, addresses: BTreeMap<u16, String>, leaves: bool) -> Self {
         let leaving = Leaving::new(leaves);
         leaving.follow(&council);
-        let state =
-            State { council, open: BTreeSet::new(), heard: BTreeMap::new(), draining: BTreeMap::new() };
+        let state = State {
+            council,
+            open: BTreeMap::new(),
+            openings: 0,
+            heard: BTreeMap::new(),
+            draining: BTreeMap::new(),
+        };
         Self { state: Mutex::new(state), leaving, addresses }
     }
 
@@ -76,12 +91,19 @@ impl Sitting {
         self.linked_membership(&self.lock().council).members.len() == 1
     }
 
+    /// Do the shards of a site of many nodes belong together at the one that speaks? It must know of all of them that they
+    /// have everything, or that nothing is left.
+    pub(super) fn is_together(&self) -> bool {
+        let standing = self.lock().council.standing();
+        standing != Some(Standing::Member) || self.leaving.takes_no_writes()
+    }
+
     pub(super) fn notice(&self) -> Vec<u8> {
         self.lock().council.notice().encode()
     }
 
     pub(super) fn listens_to(&self, site: SiteId) -> bool {
-        self.lock().open.contains(&site)
+        self.lock().open.contains_key(&site)
     }
 
     /// What all threads are to know of the links.
@@ -167,29 +189,53 @@ impl Shared {
         Ok(())
     }
 
+    /// Another council takes the place of this one, at a node that does not speak for the site, or begins to.
+    pub(super) fn follow_council(&self, state: &mut State, council: Council) {
+        let membership = council.membership();
+        self.council.leaving.follow(&council);
+        self.board.follow(self.council.linked_membership(&council), &self.council.addresses_of(&council));
+        state.council = council;
+        self.tell_workers(|| LinkMail::Membership(membership.clone()));
+    }
+
     /// Counts are exchanged with whom there is a link to, and the council has nothing against.
     fn open_and_close(&self, state: &mut State) {
-        let State { council, open, .. } = state;
-        let is_listed = |site: &SiteId| council.config().sites.contains_key(site);
-        let linked = self.board.linked();
-        let may_be_open: BTreeSet<SiteId> =
-            linked.into_iter().filter(|site| is_listed(site) && council.may_join(*site).is_ok()).collect();
-        for gone in open.difference(&may_be_open) {
+        let is_open = |site: &SiteId| {
+            state.council.config().sites.contains_key(site) && state.council.may_join(*site).is_ok()
+        };
+        let linked: Vec<SiteId> = self.board.linked().into_iter().filter(is_open).collect();
+        let run = self.board.identity().run.number;
+        let mut open = BTreeMap::new();
+        for site in linked {
+            let opening = state.open.get(&site).copied().unwrap_or_else(|| {
+                state.openings += 1;
+                Opening { run, number: state.openings }
+            });
+            open.insert(site, opening);
+        }
+        self.open_instead(state, open);
+    }
+
+    /// Counts are exchanged over these links from now on.
+    pub(super) fn open_instead(&self, state: &mut State, open: BTreeMap<SiteId, Opening>) {
+        let before = std::mem::replace(&mut state.open, open);
+        let open = &state.open;
+        for (gone, _) in before.iter().filter(|(site, opening)| open.get(*site) != Some(*opening)) {
             self.tell_workers(|| LinkMail::Disconnected(*gone));
         }
-        for come in may_be_open.difference(open) {
+        for (come, _) in open.iter().filter(|(site, opening)| before.get(*site) != Some(*opening)) {
             self.tell_workers(|| LinkMail::Connected(*come));
         }
-        *open = may_be_open;
+        if before != *open {
+            self.links_have_changed();
+        }
     }
 
     /// There is a link: both say first who belongs to the cluster.
     pub(super) fn link_is_up(&self, peer: SiteId) {
         let mut state = self.council.lock();
         self.board.send_council(peer, &state.council.notice().encode());
-        if state.open.remove(&peer) {
-            self.tell_workers(|| LinkMail::Disconnected(peer));
-        }
+        self.close(&mut state, peer);
         self.open_and_close(&mut state);
     }
 
@@ -214,9 +260,13 @@ impl Shared {
     pub(super) fn link_is_down(&self, peer: SiteId) {
         let mut state = self.council.lock();
         state.draining.remove(&peer);
-        if state.open.remove(&peer) {
-            self.tell_workers(|| LinkMail::Disconnected(peer));
-        }
+        self.close(&mut state, peer);
+    }
+
+    fn close(&self, state: &mut State, peer: SiteId) {
+        let mut open = state.open.clone();
+        open.remove(&peer);
+        self.open_instead(state, open);
     }
 
     /// What another site says of who belongs to the cluster.

@@ -20,8 +20,6 @@ use crate::{
 
 /// Stands for the folder where others have a shard.
 const FOLDER: ShardId = super::siblings::SEAT;
-/// Do the shards of nodes that share a site belong together?
-const TOGETHER: &[u8] = b"together";
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
 const COUNCIL: &[u8] = b"council";
@@ -267,9 +265,7 @@ impl Folder {
         let mut addresses = self.stored.known.clone().unwrap_or_default();
         let given = config.join.iter().chain(&config.peers);
         addresses.extend(given.map(|peer| (peer.number, peer.address.clone())));
-        let is_leaving =
-            read::<bool>(&self.table, LEAVING, "leaving")?.is_some_and(|(_, is_leaving)| is_leaving);
-        Ok(Sitting::new(council, addresses, is_leaving))
+        Ok(Sitting::new(council, addresses, self.is_leaving()?))
     }
 
     /// What was last seen of a peer.
@@ -293,14 +289,9 @@ impl Folder {
         write_next(&self.table, LEAVING, is_leaving)
     }
 
-    /// Do the shards of nodes that share this site belong together, because it has other sites to speak to?
-    pub(super) fn is_together(&self) -> Result<bool, FolderError> {
-        Ok(read::<bool>(&self.table, TOGETHER, "together")?.is_some_and(|(_, together)| together))
-    }
-
-    /// From now on they do. Durable when it returns.
-    pub(super) fn store_together(&self) -> Result<(), FolderError> {
-        if self.is_together()? { Ok(()) } else { write_next(&self.table, TOGETHER, true) }
+    /// Is the site about to leave the cluster, as people want it?
+    pub(super) fn is_leaving(&self) -> Result<bool, FolderError> {
+        Ok(read::<bool>(&self.table, LEAVING, "leaving")?.is_some_and(|(_, is_leaving)| is_leaving))
     }
 
     /// The name of a relay; none: it is a site.

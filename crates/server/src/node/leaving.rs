@@ -74,6 +74,16 @@ impl Leaving {
         self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > SLOTS_WAIT_MAX
     }
 
+    /// People want this. The council's lock is held, and [`Self::follow`] comes next. Is it news?
+    pub(super) fn set_wanted(&self, leaves: bool) -> bool {
+        let is_news = self.wanted.swap(leaves, Ordering::AcqRel) != leaves;
+        if is_news {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        }
+        is_news
+    }
+
     fn is_wanted(&self) -> bool {
         self.wanted.load(Ordering::Acquire)
     }
@@ -95,9 +105,7 @@ impl Shared {
         let leaving = &self.council.leaving;
         if leaving.is_wanted() != leaves {
             self.folder.store_leaving(leaves)?;
-            leaving.wanted.store(leaves, Ordering::Release);
-            leaving.changes.fetch_add(1, Ordering::AcqRel);
-            *leaving.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            leaving.set_wanted(leaves);
             leaving.follow(&state.council);
             tracing::info!(leaves, "this site is told to leave the cluster, or to stay");
         }
@@ -107,6 +115,14 @@ impl Shared {
         }
         leaving.changed.notify_one();
         Ok(())
+    }
+
+    /// Another node has stored whether this site is to leave.
+    pub(super) fn follow_wish(&self, leaves: bool) {
+        let state = self.council.lock();
+        if self.council.leaving.set_wanted(leaves) {
+            self.council.leaving.follow(&state.council);
+        }
     }
 
     /// Another site passes on what somebody wants of this one.
@@ -122,7 +138,7 @@ impl Shared {
     /// How far another site is that leaves.
     pub(super) fn hear_draining(&self, from: SiteId, draining: Draining) {
         let mut state = self.council.lock();
-        if draining.leaves && state.open.contains(&from) {
+        if draining.leaves && state.open.contains_key(&from) {
             state.draining.insert(from, draining);
         } else {
             state.draining.remove(&from);
@@ -133,7 +149,7 @@ impl Shared {
         let mut state = self.council.lock();
         let own = state.council.site();
         let frame = Frame::Draining(draining.clone());
-        state.open.iter().for_each(|site| self.board().send_frame(*site, &frame));
+        state.open.keys().for_each(|site| self.board().send_frame(*site, &frame));
         if draining.leaves {
             state.draining.insert(own, draining);
         } else {

@@ -4,6 +4,7 @@
 use std::{
     fmt::Write,
     net::TcpListener,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -37,7 +38,17 @@ pub(super) enum LinkMail {
     /// There is none any more.
     Disconnected(SiteId),
     /// For a shard of this worker. The room in the link's buffer is free again when this is dropped.
-    Message { from: SiteId, shard: ShardId, message: Box<Message>, room: OwnedSemaphorePermit },
+    Message { from: SiteId, shard: ShardId, message: Box<Message>, room: Room },
+}
+
+/// Room for what has come and is not dealt with. It is free again when this is dropped.
+#[derive(Debug)]
+#[expect(dead_code, reason = "what is in it is dropped, and that is all")]
+pub(super) enum Room {
+    /// In the buffer of a link.
+    OfLink(OwnedSemaphorePermit),
+    /// At the node that speaks for the site, which waits for this.
+    OfSpeaker(oneshot::Sender<()>),
 }
 
 /// How much of a site's stream is in the shards of a worker; `None` where that is not known.
@@ -138,11 +149,13 @@ impl Inside for Node {
 
     async fn positions(&self, of: SiteId) -> Option<Vec<u64>> {
         let mut all = vec![None; usize::from(self.shared.shards.count())];
-        for worker in 0..self.shared.workers() {
-            let positions = self.ask(worker, |answer| Mail::Positions { of, answer }).await.ok()?;
-            for (shard, position) in positions {
-                all[usize::from(shard.0)] = position;
-            }
+        let mut positions = self.positions_here(of).await;
+        if positions.iter().any(|(_, position)| position.is_none()) {
+            positions.extend(self.positions_elsewhere(of).await);
+        }
+        for (shard, position) in positions {
+            let known = all.get_mut(usize::from(shard.0))?;
+            *known = position.max(*known);
         }
         all.into_iter().collect()
     }
@@ -178,8 +191,12 @@ impl Inside for Node {
             // It says it again when both sides know that they belong together.
             return Ok(());
         }
+        if let Some(siblings) = self.shared.siblings.as_ref().filter(|siblings| !siblings.is_here(shard)) {
+            self.pass_inward(siblings, from, shard, message, room);
+            return Ok(());
+        }
         let message = Message::decode(message).map_err(|bad| bad.to_string())?;
-        let mail = LinkMail::Message { from, shard, message: Box::new(message), room };
+        let mail = LinkMail::Message { from, shard, message: Box::new(message), room: Room::OfLink(room) };
         self.shared.post(self.shared.owner(shard), Mail::Link(mail));
         Ok(())
     }
@@ -229,6 +246,7 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
                 () = links::run(node.clone(), listener) => {}
                 () = super::council::attend(&node), if node.shared.relay.is_none() => {}
                 () = super::relay::attend(&node) => {}
+                () = super::siblings::attend(&node) => {}
                 // Whoever holds the other end has gone too, if not told.
                 _ = stopped => {}
             }
@@ -238,6 +256,18 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
     };
     let thread = std::thread::Builder::new().name("links".to_owned()).spawn(work);
     Ok(Front { stop, thread: thread.map_err(system("starting the links"))? })
+}
+
+impl Node {
+    /// How much of a site's stream is in each shard here.
+    pub(super) async fn positions_here(&self, of: SiteId) -> Positions {
+        let mut all = Positions::new();
+        for worker in 0..self.shared.workers() {
+            // A worker that does not answer has ended.
+            all.extend(self.ask(worker, |answer| Mail::Positions { of, answer }).await.unwrap_or_default());
+        }
+        all
+    }
 }
 
 impl Worker {
@@ -253,11 +283,10 @@ impl Worker {
             // Taking it in could change own rows, too.
             LinkMail::Message { .. } if self.shared.board().stopped().is_some() => {}
             LinkMail::Message { from, shard, message, room } => {
+                self.tell_standing();
                 if let Err(bad) = self.host.receive(shard, from, *message, self.moment) {
-                    if matches!(bad, BadMessage::OldCopy { .. }) {
-                        self.shared.stop_counting(&bad.to_string());
-                    }
-                    self.shared.board().fail(from, bad.to_string());
+                    let is_old_copy = matches!(bad, BadMessage::OldCopy { .. });
+                    self.shared.fail_link(from, bad.to_string(), is_old_copy);
                 }
                 drop(room);
                 self.commit_large();
@@ -265,11 +294,18 @@ impl Worker {
         }
     }
 
-    /// How much of a site's stream is here. All that is told is durable: nothing is uncommitted at this moment.
-    pub(super) fn tell_positions(&self, of: SiteId, answer: oneshot::Sender<Positions>) {
+    /// How much of a site's stream is here. All that is told is durable: nothing is uncommitted at this moment. Of a shard
+    /// that may be another node's by now nothing is told.
+    pub(super) fn tell_positions(&mut self, of: SiteId, answer: oneshot::Sender<Positions>) {
+        self.tell_standing();
         let own = self.shared.board().identity().site;
-        let mine = self.shared.shards.all().filter(|shard| self.shared.owner(*shard) == self.index);
+        let shared = Arc::clone(&self.shared);
+        let mine = shared.shards.all().filter(|shard| shared.owner(*shard) == self.index);
         let positions = mine.map(|shard| {
+            if !self.host.may_speak(shard) {
+                self.host.ask_fence(shard);
+                return (shard, None);
+            }
             let own_position = self.host.position(shard);
             // Nothing has come from a site that is not listed here.
             let received = || self.host.received(shard, of).or(own_position.map(|_| 0));
@@ -296,10 +332,16 @@ impl Worker {
         let mut envelopes = std::mem::take(&mut self.envelopes);
         self.host.outgoing(self.moment, &mut envelopes);
         self.silent_until = silence_after(envelopes.len()).map(|silence| self.now + silence);
+        let speaks = envelopes.is_empty() || self.shared.speaks();
         // Together to each peer: a link that is woken for every message sends every message by itself.
         while let Some(to) = envelopes.last().map(|envelope| envelope.to) {
+            let theirs = envelopes.extract_if(.., |envelope| envelope.to == to);
+            if !speaks {
+                self.shared.send_through_speaker(to, theirs);
+                continue;
+            }
             let mut messages = 0;
-            for Envelope { shard, message, .. } in envelopes.extract_if(.., |envelope| envelope.to == to) {
+            for Envelope { shard, message, .. } in theirs {
                 Frame::encode_message(shard, &message, &mut self.frames);
                 messages += 1;
             }

@@ -466,11 +466,6 @@ impl Counters for Node {
             return Err(SiteTrouble::Conflict(text.to_owned()));
         }
         self.who_speaks().map_err(|why| SiteTrouble::Conflict(format!("{why}. Nothing was changed")))?;
-        if matches!(wish, Wish::Change(_)) && !self.gather().map_err(SiteTrouble::Conflict)? {
-            let what = "gather all shards of this site at one node".to_owned();
-            let missing = vec!["other nodes of this site".to_owned()];
-            return Ok(Progress { what, is_done: false, missing, draining: Vec::new() });
-        }
         match wish {
             Wish::Drain { site } => self.shared.leave_or_stay(site, true),
             Wish::Stay { site } => self.shared.leave_or_stay(site, false),
@@ -588,9 +583,6 @@ impl Server {
         if shared.siblings.is_some() {
             // Until this node has the seat.
             shared.board.set_links_of(LinksOf::Nobody);
-            if !shared.council.is_alone() {
-                shared.folder.store_together().map_err(folder_failed)?;
-            }
         }
         let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();

@@ -1,7 +1,11 @@
 //! `WAIT`: how many other sites have what a connection has written.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
+use quipu_engine::{Refusal, SiteId};
 use quipu_storage::ShardId;
 use tokio::sync::{mpsc, oneshot};
 
@@ -10,6 +14,9 @@ use super::{
     acks::{Acks, AskAcks, Written},
     mail::Mail,
 };
+
+/// How often the owner of a shard is asked, when there are other nodes.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// How long somebody waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +58,16 @@ impl Wait {
             shares.entry(node.shared.owner(written.shard)).or_default().push(*written);
         }
         let (answers, mut told) = mpsc::unbounded_channel();
-        let workers = shares.len();
-        for (worker, written) in shares {
-            node.shared.post(worker, Mail::Acks(AskAcks { written, answers: answers.clone() }));
+        let mut workers = shares.len();
+        if node.shared.siblings.is_none() {
+            for (worker, written) in shares {
+                node.shared.post(worker, Mail::Acks(AskAcks { written, answers: answers.clone() }));
+            }
+        } else {
+            workers = written.len();
+            for written in written {
+                node.shared.runtime.spawn(ask_again(node.clone(), *written, answers.clone()));
+            }
         }
         drop(answers);
         let mut tally = Tally { workers, acks: BTreeMap::new() };
@@ -85,6 +99,33 @@ impl Wait {
                 () = &mut out_of_patience, if !is_over => is_over = true,
             }
         }
+    }
+}
+
+/// Asks the owner of a shard, which may be another node, and another one later, as long as somebody wants to know.
+async fn ask_again(node: Node, mut written: Written, answers: mpsc::UnboundedSender<Acks>) {
+    while !answers.is_closed() {
+        if let Ok((position, sites)) = node.acks(written).await {
+            written.position = Some(position);
+            // It is noticed above if nobody wants to know.
+            let _ = answers.send(Acks { written: vec![written], sites });
+        }
+        tokio::time::sleep(ASK_AGAIN_AFTER).await;
+    }
+}
+
+impl Node {
+    /// Which other sites have what was written in a shard that is here: up to a position, or up to now, and that position.
+    pub(super) async fn acks_here(&self, written: Written) -> Result<(u64, BTreeSet<SiteId>), Refusal> {
+        if self.shared.is_elsewhere(written.shard) {
+            return Err(Refusal::NotHere);
+        }
+        let (answers, mut told) = mpsc::unbounded_channel();
+        let ask = AskAcks { written: vec![written], answers };
+        self.shared.post(self.shared.owner(written.shard), Mail::Acks(ask));
+        let Acks { written, sites } = told.recv().await.ok_or(Refusal::NotHere)?;
+        let position = written.first().and_then(|written| written.position).ok_or(Refusal::NotHere)?;
+        Ok((position, sites))
     }
 }
 
@@ -123,7 +164,6 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quipu_engine::SiteId;
 
     fn acks(shards: &[u16], sites: &[u16]) -> Acks {
         let written = shards.iter().map(|shard| Written { shard: ShardId(*shard), position: Some(9) });

@@ -7,6 +7,7 @@ use super::store::{FarLog, FarRegistry, FarTable};
 use super::wrong::Wrong;
 use crate::core::Millis;
 use crate::system::calls::{Act, Call, Key};
+use quipu_crdt::testing::Random;
 use quipu_engine::host::{Overdue, Standing};
 use quipu_engine::nodes::{Holding, Keeper, LookError, SeatAdvice};
 use quipu_engine::{
@@ -14,7 +15,10 @@ use quipu_engine::{
     WindowMode,
 };
 use quipu_storage::memory::Memory;
-use quipu_storage::{Fenced, Flush, Log as _, NodeId, Registry as _, ShardId, StorageError, Store};
+use quipu_storage::{
+    Batch, Fenced, Flush, Log as _, NodeId, Outcome, Position, Record, Registry as _, Settled, ShardId,
+    StorageError, Store,
+};
 use std::collections::BTreeSet;
 
 /// A host looks after its store at least so often.
@@ -22,6 +26,9 @@ const MAINTAIN_MS: Millis = 50;
 
 /// So long a node waits for the store before it says that it does not know.
 const PATIENCE_MS: u64 = 1_500;
+
+/// How likely whoever speaks for the site agrees on something new with other sites when it looks around.
+const AGREES: f64 = 0.3;
 
 /// The seat of the one that speaks for the site. It is fenced like a shard, and is none.
 const SEAT: ShardId = ShardId(u16::MAX);
@@ -157,6 +164,8 @@ impl Worker {
         // After everything was taken in that is spoken of.
         let holds = self.line.clock_ms() < trust.until_ms;
         self.host.set_standing(Standing { epoch: trust.epoch, holds });
+        let speaking = self.has.iter().copied().filter(|shard| self.host.may_speak(*shard)).collect();
+        self.line.with(|world| world.act(place, &speaking));
         let mut released = Released::default();
         self.host.commit(self.line.moment(), &mut released);
         self.leave(released);
@@ -230,6 +239,9 @@ pub(super) struct Tender {
     /// It speaks for the site, as far as it knows.
     sits: bool,
     together: bool,
+    /// What it acts under, and where in the log of the seat that stands.
+    agreed: (Position, u64),
+    agrees: Random,
 }
 
 impl Tender {
@@ -240,7 +252,9 @@ impl Tender {
         let keeper = Keeper::new(registry.shared(), shards, SEAT, plan.silence_ms, about);
         let log = FarLog { line: line.clone(), memory: memory.clone(), log: memory.log_of(id) };
         let keeper = with_flaw(keeper, plan.wrong);
-        Self { line, keeper, registry, log, sits: false, together: plan.together }
+        let agrees = Random::stream(plan.seed ^ u64::from(line.run), "nodes: what is agreed");
+        let (sits, together, agreed) = (false, plan.together, (Position(0), 0));
+        Self { line, keeper, registry, log, sits, together, agreed, agrees }
     }
 
     fn tend(&mut self) {
@@ -255,12 +269,11 @@ impl Tender {
         match self.keeper.look(clock, holding) {
             Ok(mut advice) => {
                 self.follow_seat(advice.seat);
-                if self.together && !self.sits {
-                    // Who belongs to the cluster comes with the seat.
+                if !self.follow_agreed(advice.agreed.as_ref()) {
                     advice.take.clear();
                 }
-                let sits = self.sits;
-                self.line.with(|world| world.sits(place, sits));
+                let (sits, agreed) = (self.sits, self.agreed.1);
+                self.line.with(|world| world.sits(place, sits, agreed));
                 let leaves = self.line.with(|world| world.advised(place, &advice)) == Some(true);
                 if leaves && self.registry.remove(self.registry.own()).is_ok() {
                     self.line.with(|world| world.gone(place));
@@ -280,8 +293,15 @@ impl Tender {
     fn follow_seat(&mut self, advice: SeatAdvice) {
         if let Some(seen) = advice.take {
             // What fails now is advised again.
-            self.sits = matches!(self.log.take_seen(SEAT, seen), Ok(Some(_)));
+            let Ok(Some(taken)) = self.log.take_seen(SEAT, seen) else { return };
+            let Ok(records) = self.log.read(SEAT, taken.checkpoint) else { return };
+            self.agreed = records.last().map_or(self.agreed, read_agreed);
+            self.sits = self.agree();
             return;
+        }
+        if self.sits && self.agrees.chance(AGREES) {
+            // Whoever does not know what stands there takes the seat anew, and reads it.
+            self.sits = self.agree();
         }
         let is_lost = advice.doubtful && matches!(self.log.confirm(SEAT), Err(StorageError::Fenced(_)));
         if advice.release || is_lost {
@@ -289,6 +309,41 @@ impl Tender {
             let _ = self.log.release(SEAT);
         }
     }
+}
+
+impl Tender {
+    /// Agrees on something new with other sites. Returns whether that is stored.
+    fn agree(&mut self) -> bool {
+        let number = self.agreed.1 + 1;
+        let batch = Batch { shard: SEAT, record: number.to_be_bytes().to_vec() };
+        let position = match self.log.commit(&[batch], Flush::Now).pop() {
+            Some(Outcome::Committed { position }) => position,
+            Some(Outcome::Unknown(_)) => match self.log.settle(SEAT) {
+                Settled::Committed { position } => position,
+                _ => return false,
+            },
+            _ => return false,
+        };
+        self.agreed = (position, number);
+        true
+    }
+
+    /// What was agreed last holds here, too. Returns whether it is known.
+    fn follow_agreed(&mut self, agreed: Option<&Record>) -> bool {
+        match agreed.map(read_agreed) {
+            Some(agreed) if self.sits => agreed <= self.agreed,
+            None => self.sits,
+            Some(agreed) => {
+                self.agreed = agreed;
+                true
+            }
+        }
+    }
+}
+
+fn read_agreed(record: &Record) -> (Position, u64) {
+    let bytes = record.bytes.as_slice().try_into().expect("a number");
+    (record.position, u64::from_be_bytes(bytes))
 }
 
 #[cfg(feature = "testing")]

@@ -53,7 +53,7 @@ pub struct Plan {
     pub window_ms: Millis,
     /// Counters beyond this go to the table.
     pub memory_bytes: usize,
-    /// The shards belong together, as where there are other sites: whoever speaks for the site has all of them.
+    /// The shards belong together, as while a site joins or leaves others: whoever speaks for the site has all of them.
     pub together: bool,
     /// Troubles follow each other about so fast.
     pub pace_ms: Millis,

@@ -59,7 +59,22 @@ impl Log for FarLog {
     }
 
     fn commit(&mut self, batches: &[Batch], flush: Flush) -> Vec<Outcome> {
-        self.log.commit(batches, flush)
+        for batch in batches {
+            match self.line.reach(Call::Commit) {
+                Ok(Reached::Done) => {}
+                Ok(Reached::Unheard) => self.memory.inject(batch.shard, Fault::UnknownStored),
+                Ok(Reached::Late { after_ms }) => {
+                    self.memory.inject(batch.shard, Fault::UnknownLate);
+                    self.line.land(after_ms);
+                }
+                Ok(Reached::Lost) => self.memory.inject(batch.shard, Fault::UnknownNotStored),
+                Err(died) => return batches.iter().map(|_| Outcome::Unknown(died.clone())).collect(),
+            }
+        }
+        let outcomes = self.log.commit(batches, flush);
+        // A fault that met nothing must not meet the next commit.
+        self.memory.heal();
+        outcomes
     }
 
     fn begin(&mut self, batches: Vec<Batch>, flush: Flush) -> Vec<Option<Outcome>> {
@@ -228,6 +243,13 @@ impl Registry for FarRegistry {
         match self.line.reach(Call::Held)? {
             Reached::Done => self.registry.held(),
             _ => Err(unanswered("looking who has which shard")),
+        }
+    }
+
+    fn last(&self, shard: ShardId) -> Result<Option<Record>, StorageError> {
+        match self.line.reach(Call::Last)? {
+            Reached::Done => self.registry.last(shard),
+            _ => Err(unanswered("reading what was committed last")),
         }
     }
 

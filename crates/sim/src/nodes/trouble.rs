@@ -36,11 +36,13 @@ pub enum Call {
     Held,
     /// Before it is looked who is there.
     Nodes,
+    /// Before it is read what the node that speaks has stored.
+    Last,
 }
 
 impl Call {
     /// Where nodes are made to halt.
-    const HALTS: [Self; 12] = [
+    const HALTS: [Self; 13] = [
         Self::Take,
         Self::Taken,
         Self::Read,
@@ -53,6 +55,7 @@ impl Call {
         Self::Beaten,
         Self::Held,
         Self::Nodes,
+        Self::Last,
     ];
 }
 

@@ -117,6 +117,10 @@ impl<R: Registry> Registry for Shifted<R> {
         Ok(held.map(|held| Held { shard: ShardId(held.shard.0 - self.by), ..held }).collect())
     }
 
+    fn last(&self, shard: ShardId) -> Result<Option<Record>, StorageError> {
+        self.inner.last(self.shift(shard))
+    }
+
     fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError> {
         self.inner.ask_to_drain(node, drains)
     }

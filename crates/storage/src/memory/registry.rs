@@ -1,7 +1,7 @@
 //! The register of nodes in memory.
 
 use super::{Flaw, Memory};
-use crate::{Held, NodeId, Registered, Registry, StorageError};
+use crate::{Held, NodeId, Record, Registered, Registry, ShardId, StorageError};
 
 /// What one node sees of the others.
 #[derive(Debug, Clone)]
@@ -48,6 +48,10 @@ impl Registry for MemoryRegistry {
         }
         let held = inner.shards.iter().map(|(&shard, log)| Held { shard, by: log.by, fence: log.fenced() });
         Ok(held.collect())
+    }
+
+    fn last(&self, shard: ShardId) -> Result<Option<Record>, StorageError> {
+        Ok(self.memory.lock().shards.get(&shard).and_then(|log| log.records.last().cloned()))
     }
 
     fn ask_to_drain(&self, node: NodeId, drains: bool) -> Result<(), StorageError> {

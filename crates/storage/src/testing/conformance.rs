@@ -1,8 +1,8 @@
 //! What every backend must do, as one suite. `conformance::run(factory)` panics at the first thing that is wrong.
 
 use crate::{
-    BATCH_BYTES_MAX, Batch, Flush, Held, Log, Mark, Outcome, Page, Position, Registered, Registry, Row, Scan,
-    Settled, ShardId, Slice, StorageError, Store, Table, Write,
+    BATCH_BYTES_MAX, Batch, Flush, Held, Log, Mark, Outcome, Page, Position, Record, Registered, Registry,
+    Row, Scan, Settled, ShardId, Slice, StorageError, Store, Table, Write,
 };
 
 /// A backend under test, with the data of one test.
@@ -209,12 +209,23 @@ fn unknown_is_settled_once<B: Backend>(backend: &mut B) {
     let known = first.reload(A);
     assert!(known.is_ok_and(|known| known.records.len() == 1), "what is unknown is not committed");
     backend.let_settle();
-    assert!(matches!(first.settle(A), Settled::Committed { position: Position(2) }));
+    let settled = settle(first.log(), A);
+    assert!(matches!(settled, Settled::Committed { position: Position(2) }), "{settled:?}");
     assert!(matches!(first.settle(A), Settled::Nothing));
     assert_eq!(commit(first.log(), A, "three"), Position(3));
     drop(first);
     backend.reopen();
     assert_eq!(texts(&mut store(backend), A), ["one", "two", "three"]);
+}
+
+/// Settles what is unknown. A store that can answer does so before long.
+fn settle(log: &mut impl Log, shard: ShardId) -> Settled {
+    let mut attempts = (0..50).map(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        log.settle(shard)
+    });
+    let decided = attempts.find(|settled| !matches!(settled, Settled::Unknown(_)));
+    decided.unwrap_or_else(|| log.settle(shard))
 }
 
 fn unknown_is_lost_with_the_fence<B: Backend>(backend: &mut B) {
@@ -229,7 +240,8 @@ fn unknown_is_lost_with_the_fence<B: Backend>(backend: &mut B) {
     let mut new = store(backend);
     let found = texts(&mut new, A);
     backend.let_settle();
-    assert!(matches!(old.settle(A), Settled::Lost));
+    let settled = settle(old.log(), A);
+    assert!(matches!(settled, Settled::Lost), "{settled:?}");
     // Stored or not, it is decided: what the new owner has found is what there is.
     commit(new.log(), A, "new");
     commit(old.log(), B, "elsewhere");
@@ -394,6 +406,24 @@ pub fn run_shared<B: SharedBackend>(mut factory: impl FnMut() -> B) {
     a_shard_is_taken_as_it_was_seen_or_not_at_all(&mut factory());
     a_released_shard_has_nobody(&mut factory());
     nodes_see_each_other(&mut factory());
+    what_was_committed_last_is_seen_by_all(&mut factory());
+}
+
+fn what_was_committed_last_is_seen_by_all<B: SharedBackend>(backend: &mut B) {
+    let (mut one, _) = backend.node();
+    let (_, second) = backend.node();
+    let last = || second.last(A).expect("the store answers");
+    assert_eq!(last(), None, "nobody ever had it");
+    one.take(A).expect("it is free");
+    assert_eq!(last(), None, "nothing was committed");
+    for (text, at) in [("first", 1), ("second", 2)] {
+        commit(&mut one, A, text);
+        assert_eq!(last(), Some(Record { position: Position(at), bytes: text.as_bytes().to_vec() }));
+    }
+    one.checkpoint(&[Mark { shard: A, position: Position(1) }]).expect("the store answers");
+    assert_eq!(last().expect("it is kept").bytes, b"second");
+    one.release(A).expect("the store answers");
+    assert_eq!(last().expect("it is kept").bytes, b"second", "nobody has the shard");
 }
 
 fn held<R: Registry>(registry: &R, shard: ShardId) -> Option<Held> {

@@ -1,12 +1,13 @@
 //! Questions of other nodes of this site, answered. Nothing is passed on a second time.
 
 use minicbor::bytes::ByteVec;
-use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, call};
+use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, SiteId, call};
 use quipu_storage::ShardId;
 
 use super::question::{Question, Told, decode, encode};
 use crate::node::{
     Node,
+    acks::Written,
     mail::{Cleared, ListShard, Mail},
 };
 
@@ -44,13 +45,33 @@ impl Node {
                 if let Some(siblings) = &self.shared.siblings {
                     siblings.look_now();
                 }
-                Told::Looking
+                Told::Done
+            }
+            Question::Links { run, links } => {
+                self.shared.hear_links(run, &links);
+                Told::Done
+            }
+            Question::Inward { from, epoch, message } => self.take_inward(from, epoch, message).await,
+            Question::Outward { to, messages } => self.send_outward(to, &messages),
+            Question::Fault { from, why, is_old_copy } => self.hear_fault(from, why, is_old_copy),
+            Question::Positions { of } => Told::Positions(self.positions_for(of).await),
+            Question::Acks { shard, position } => {
+                let written = Written { shard: ShardId(shard), position };
+                match self.acks_here(written).await {
+                    Ok((position, sites)) => Told::Acks { position, sites: sites.into_iter().collect() },
+                    Err(refusal) => refused(refusal),
+                }
             }
         };
         Ok(encode(&told))
     }
 
-    fn is_here(&self, shard: ShardId) -> bool {
+    async fn positions_for(&self, of: SiteId) -> Vec<(u16, u64)> {
+        let here = self.positions_here(of).await.into_iter();
+        here.filter_map(|(shard, position)| Some((shard.0, position?))).collect()
+    }
+
+    pub(super) fn is_here(&self, shard: ShardId) -> bool {
         self.shared.siblings.as_ref().is_none_or(|siblings| siblings.is_here(shard))
     }
 

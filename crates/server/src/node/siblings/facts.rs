@@ -20,6 +20,7 @@ impl Siblings {
             http: sibling.about.http.clone(),
             version: sibling.about.version.clone(),
             drains: sibling.drains,
+            speaks: view.speaker == Some(*node),
             shards: view.routes.values().filter(|owner| *owner == node).count() as u64,
         });
         let position = |shard: ShardId| {
@@ -72,16 +73,6 @@ impl Node {
             Some(http) => format!("another node speaks for this site; ask that one: --url http://{http}"),
             None => "no node speaks for this site at the moment; try again".to_owned(),
         })
-    }
-
-    /// Lets all shards come to this node before the first other site does. Returns whether they are here.
-    pub(in crate::node) fn gather(&self) -> Result<bool, String> {
-        let Some(siblings) = &self.shared.siblings else { return Ok(true) };
-        if !siblings.together.swap(true, std::sync::atomic::Ordering::AcqRel) {
-            self.shared.folder.store_together().map_err(|error| error.to_string())?;
-            siblings.look_now();
-        }
-        Ok(self.shared.has_all_shards())
     }
 
     pub(in crate::node) fn nodes_of_site(&self) -> Option<Nodes> {

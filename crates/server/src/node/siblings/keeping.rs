@@ -17,7 +17,7 @@ use quipu_engine::{
     nodes::{Advice, Keeper, LookError, Trust},
 };
 use quipu_storage::{Log, NodeId, Registry, ShardId, StorageError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{
     About, Nudge, Sibling, Siblings, View, lock,
@@ -101,8 +101,9 @@ impl Keeping {
             changed: watch::Sender::new(()),
             trust: Mutex::new(Trust { epoch: 0, until_ms: 0 }),
             drains: AtomicBool::new(false),
-            together: AtomicBool::new(false),
             seat: Mutex::new(Seat::new(seat)),
+            followed: Mutex::default(),
+            links_changed: Notify::new(),
             failure: Mutex::default(),
             nudge,
             callers: tokio::sync::Mutex::default(),
@@ -218,9 +219,11 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
         }
         _ => {}
     }
-    match shared.folder.is_together() {
-        Ok(together) => siblings.together.store(together, Ordering::Release),
-        Err(error) => tracing::warn!("the store does not answer: {error}"),
+    if !shared.speaks() {
+        match shared.folder.is_leaving() {
+            Ok(leaves) => shared.follow_wish(leaves),
+            Err(error) => tracing::warn!("the store does not answer: {error}"),
+        }
     }
     let clock = || siblings.now_ms();
     match keeper.beat(clock, siblings.drains()) {
@@ -231,7 +234,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
             return false;
         }
     }
-    match keeper.look(clock, || siblings.holding(shared.speaks())) {
+    match keeper.look(clock, || siblings.holding(shared)) {
         Ok(advice) => {
             follow(advice, shared, siblings);
             true
@@ -264,9 +267,9 @@ fn follow(mut advice: Advice, shared: &Shared, siblings: &Siblings) {
     };
     *lock(&siblings.view) = Arc::new(view);
     shared.follow_seat(siblings, advice.seat);
-    let is_together = siblings.together.load(Ordering::Acquire);
-    if is_together && !shared.speaks() {
-        // Who belongs to the cluster comes with the seat, and is known before the first of its shards is opened.
+    if let Err(why) = shared.follow_agreed(siblings, advice.agreed.as_ref()) {
+        // It must be known who belongs to the cluster before a shard is opened.
+        tracing::warn!("no shards are taken yet: {why}");
         advice.take.clear();
     }
     let mut moving = lock(&siblings.moving);

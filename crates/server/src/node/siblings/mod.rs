@@ -2,9 +2,11 @@
 //! there.
 //!
 //! A thread ([`keeping`]) writes that this node is there, looks at the others, and lets the workers take and release shards.
-//! Commands for shards elsewhere are passed on ([`passing`]) over the link port, and answered there ([`answering`]).
+//! Commands for shards elsewhere are passed on ([`passing`]) over the link port, and answered there ([`answering`]). What
+//! shards say to other sites goes through the one node that has the links ([`crossing`]).
 
 mod answering;
+mod crossing;
 mod facts;
 mod keeping;
 mod passing;
@@ -28,15 +30,17 @@ use quipu_engine::{
     host::Standing,
     nodes::{Holding, Trust},
 };
-use quipu_storage::{Held, NodeId, Registered, Registry, ShardId};
-use tokio::sync::watch;
+use quipu_storage::{Held, NodeId, Position, Registered, Registry, ShardId};
+use tokio::sync::{Notify, watch};
 
 use self::seat::Seat;
 pub(super) use self::{
+    crossing::attend,
     keeping::{Keeping, Listening, Running},
     passing::{Passed, own_wait},
     seat::SEAT,
 };
+use super::Shared;
 use crate::links::{Caller, LinksOf};
 
 /// Where a node can be reached.
@@ -125,9 +129,11 @@ pub(crate) struct Siblings {
     trust: Mutex<Trust>,
     /// Does this node give its shards away?
     drains: AtomicBool,
-    /// Do the shards belong together?
-    together: AtomicBool,
     seat: Mutex<Seat>,
+    /// Where in the seat's log it stands what this node acts under: its own words, or another's that it has read.
+    followed: Mutex<Option<Position>>,
+    /// A link to another site has come or gone, at this node.
+    links_changed: Notify,
     /// Why a shard could not be taken, the last time.
     failure: Mutex<Option<OpenError>>,
     nudge: mpsc::Sender<Nudge>,
@@ -182,8 +188,8 @@ impl Siblings {
     }
 
     /// What this node has at this moment.
-    fn holding(&self, sits: bool) -> Holding {
-        Holding { shards: self.open(), seat: sits, together: self.together.load(Ordering::Acquire) }
+    fn holding(&self, shared: &Shared) -> Holding {
+        Holding { shards: self.open(), seat: shared.speaks(), together: shared.council.is_together() }
     }
 
     /// Where the links to other sites are, if this node has them not.

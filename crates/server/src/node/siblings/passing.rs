@@ -1,10 +1,10 @@
 //! What is for a shard elsewhere goes to the node that has it, in one hop. While a shard moves it waits for a moment.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use minicbor::bytes::ByteVec;
 use quipu_engine::{
-    Action, Command, Listing, OwnedCommand, Refusal, Reply, ShardAudit, Ticket, call,
+    Action, Command, Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, call,
     handoff::{
         Name, Visit,
         exchange::{self, Exchange, Exchanged, Taken},
@@ -21,6 +21,7 @@ use crate::{
     links::{Caller, Unanswered},
     node::{
         Node, Shared,
+        acks::Written,
         mail::{Cleared, ListShard, Mail},
     },
 };
@@ -36,7 +37,7 @@ const DIAL_MAX: Duration = Duration::from_secs(3);
 
 /// Why the owner of a shard has not answered.
 #[derive(Debug)]
-enum NoAnswer {
+pub(super) enum NoAnswer {
     /// It was not asked, or has done nothing.
     NotAsked,
     /// It may have done it.
@@ -179,7 +180,7 @@ impl Node {
     }
 
     /// Asks another node.
-    async fn ask_node(
+    pub(super) async fn ask_node(
         &self,
         siblings: &Siblings,
         node: NodeId,
@@ -356,7 +357,18 @@ impl Node {
         self.ask_all(&Question::Look).await;
     }
 
-    async fn ask_all(&self, question: &Question) -> Vec<Result<Told, NoAnswer>> {
+    /// Which other sites have what was written in a shard.
+    pub(in crate::node) async fn acks(&self, written: Written) -> Result<(u64, BTreeSet<SiteId>), Refusal> {
+        let told = |told| match told {
+            Told::Acks { position, sites } => Ok((position, sites.into_iter().collect())),
+            _ => Err(unexpected()),
+        };
+        let Written { shard, position } = written;
+        let question = Question::Acks { shard: shard.0, position };
+        self.where_it_is(shard, &question, || self.acks_here(written), told).await
+    }
+
+    pub(super) async fn ask_all(&self, question: &Question) -> Vec<Result<Told, NoAnswer>> {
         let Some(siblings) = &self.shared.siblings else { return Vec::new() };
         let view = siblings.view();
         let mut told = Vec::new();

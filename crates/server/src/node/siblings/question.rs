@@ -2,10 +2,11 @@
 
 use minicbor::{Decode, Encode, bytes::ByteVec};
 use quipu_engine::{
-    Refusal, ShardAudit,
+    Refusal, ShardAudit, SiteId,
     handoff::{Answer, Visit, exchange},
 };
 
+use super::crossing::{Crossing, LinkFacts};
 use crate::links::RELAY_FRAME_BYTES_MAX;
 
 /// Something asked of another node.
@@ -61,6 +62,59 @@ pub(super) enum Question {
     /// Somebody has released shards: look.
     #[n(6)]
     Look,
+    /// Which links the node has that speaks for the site.
+    #[n(7)]
+    Links {
+        /// Of its run, which the next one that speaks has a higher one of.
+        #[n(0)]
+        run: u64,
+        #[n(1)]
+        links: Vec<LinkFacts>,
+    },
+    /// What another site says to a shard of that node.
+    #[n(8)]
+    Inward {
+        #[n(0)]
+        from: SiteId,
+        /// Of the membership that its sender was let in under.
+        #[n(1)]
+        epoch: u64,
+        #[n(2)]
+        message: Crossing,
+    },
+    /// What shards say to another site, for the node that speaks.
+    #[n(9)]
+    Outward {
+        #[n(0)]
+        to: SiteId,
+        #[n(1)]
+        messages: Vec<Crossing>,
+    },
+    /// Another site has said something wrong, for the node that speaks.
+    #[n(10)]
+    Fault {
+        #[n(0)]
+        from: SiteId,
+        #[n(1)]
+        why: String,
+        /// This site runs from an old copy.
+        #[n(2)]
+        is_old_copy: bool,
+    },
+    /// How much of a site's stream is in the shards of that node.
+    #[n(11)]
+    Positions {
+        #[n(0)]
+        of: SiteId,
+    },
+    /// Which other sites have what was written in a shard, up to a position, or up to now.
+    #[n(12)]
+    Acks {
+        #[n(0)]
+        shard: u16,
+        #[n(1)]
+        position: Option<u64>,
+    },
 }
 
 /// The answer.
@@ -103,9 +157,23 @@ pub(super) enum Told {
     /// It was not done, or not known to be.
     #[n(8)]
     Refused(#[n(0)] Refusal),
-    /// It is looked.
+    /// It is done, or begun.
     #[n(9)]
-    Looking,
+    Done,
+    /// What another site has said is wrong, and this is why.
+    #[n(10)]
+    Bad(#[n(0)] String),
+    /// Of each shard that is there.
+    #[n(11)]
+    Positions(#[n(0)] Vec<(u16, u64)>),
+    /// These sites have what was written up to this position.
+    #[n(12)]
+    Acks {
+        #[n(0)]
+        position: u64,
+        #[n(1)]
+        sites: Vec<SiteId>,
+    },
 }
 
 pub(super) fn encode<T: Encode<()>>(message: &T) -> Vec<u8> {

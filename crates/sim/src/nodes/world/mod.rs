@@ -91,6 +91,8 @@ pub(super) struct Place {
     pub(super) orders: Orders,
     /// It speaks for the site.
     pub(super) sits: bool,
+    /// The number of what it knows to be agreed with other sites.
+    agreed: u64,
     /// Whom it believes to speak.
     pub(super) speaker: Option<usize>,
     /// Calls that have reached it.
@@ -151,6 +153,8 @@ pub(super) struct World {
     unanswered: BTreeSet<u64>,
     /// Commits that were issued again, and not answered.
     reissued: BTreeSet<u64>,
+    /// The highest number of what was agreed with other sites that an owner of each shard has acted under.
+    acted_under: BTreeMap<ShardId, u64>,
     /// Attempts of which their clients know that nothing was done.
     not_done: BTreeSet<usize>,
     /// Calls that died with their process while their commit was under way, and its number.
@@ -212,6 +216,7 @@ impl World {
             stored: BTreeSet::new(),
             unanswered: BTreeSet::new(),
             reissued: BTreeSet::new(),
+            acted_under: BTreeMap::new(),
             not_done: BTreeSet::new(),
             died: Vec::new(),
             history: History::of("node"),

@@ -35,6 +35,7 @@ impl Place {
             routes: BTreeMap::new(),
             orders: Orders::default(),
             sits: false,
+            agreed: 0,
             speaker: None,
             inbox: VecDeque::new(),
             open: Vec::new(),
@@ -244,8 +245,25 @@ impl World {
         leaves
     }
 
-    /// A node speaks for the site, or does not.
-    pub(in crate::nodes) fn sits(&mut self, at: usize, sits: bool) {
+    /// A node speaks for these shards, under what it knows to be agreed with other sites.
+    pub(in crate::nodes) fn act(&mut self, at: usize, shards: &BTreeSet<ShardId>) {
+        let agreed = self.places[at].agreed;
+        for shard in shards {
+            let before = self.acted_under.insert(*shard, agreed).unwrap_or_default();
+            if before > agreed {
+                self.fail(format!(
+                    "node {} acts for shard {} under what was agreed as number {agreed}, and number {before} was acted under \
+                     before",
+                    at + 1,
+                    shard.0
+                ));
+            }
+        }
+    }
+
+    /// A node speaks for the site, or does not. What was agreed with other sites last, as far as it knows, has this number.
+    pub(in crate::nodes) fn sits(&mut self, at: usize, sits: bool, agreed: u64) {
+        self.places[at].agreed = agreed;
         if std::mem::replace(&mut self.places[at].sits, sits) != sits {
             let how = if sits { "speaks" } else { "does not speak any more" };
             self.say(format!("node {} {how} for the site", at + 1));
@@ -266,6 +284,7 @@ impl World {
         (place.worker, place.tender) = (None, None);
         place.has.clear();
         place.sits = false;
+        place.agreed = 0;
         let inbox = std::mem::take(&mut place.inbox);
         let open = std::mem::take(&mut place.open);
         for attempt in inbox.into_iter().chain(open) {

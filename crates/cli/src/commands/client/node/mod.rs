@@ -124,8 +124,9 @@ fn list(server: &Server, with_shards: bool) -> Result<(), Failure> {
         let state = if it["drains"] == true { "draining" } else { "serving" };
         let shards = it["shards"].as_u64().unwrap_or(0);
         let own = if nodes["node"] == it["node"] { " (asked)" } else { "" };
+        let speaks = if it["speaks"] == true { " (speaks for the site)" } else { "" };
         say(format_args!(
-            "{node:<32} {shards:>6} {state:<9} {link:<21} {resp:<21} {http:<21} {version}{own}"
+            "{node:<32} {shards:>6} {state:<9} {link:<21} {resp:<21} {http:<21} {version}{own}{speaks}"
         ))?;
     }
     if with_shards {
