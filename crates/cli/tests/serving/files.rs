@@ -38,6 +38,11 @@ fn crowd(server: &Running) -> Vec<Client> {
     taken
 }
 
+/// On a database there is always a port for other nodes, which takes files of its own.
+fn few() -> usize {
+    if std::env::var_os("QUIPU_TEST_STORAGE").is_some() { FEW + 200 } else { FEW }
+}
+
 /// HTTP connections that are held open, and how many of them are served.
 fn http_crowd(server: &Running, number: usize) -> (Vec<TcpStream>, usize) {
     let mut served = 0;
@@ -60,15 +65,16 @@ fn http_crowd(server: &Running, number: usize) -> (Vec<TcpStream>, usize) {
 
 #[test]
 fn clients_do_not_take_the_files_of_storage() {
-    let site = Site::under(&format!("-n {FEW}"), "--workers 2 --max-clients 10000");
+    let few = few();
+    let site = Site::under(&format!("-n {few}"), "--workers 2 --max-clients 10000");
     let server = site.start();
     let mut taken = crowd(&server);
     let max = taken.len();
-    assert!((8..FEW).contains(&max), "{max} of {FEW}");
+    assert!((8..few).contains(&max), "{max} of {few}");
     let said = site.said();
     assert!(said.contains("--max-clients 10000") && said.contains("ulimit -n"), "{said}");
     let (_held, served) = http_crowd(&server, CLIENTS);
-    assert!((1..FEW - max).contains(&served), "{served} HTTP clients beside {max}");
+    assert!((1..few - max).contains(&served), "{served} HTTP clients beside {max}");
 
     for round in 1..=ADDS {
         for (number, client) in taken.iter_mut().enumerate() {

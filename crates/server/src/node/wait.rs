@@ -105,11 +105,16 @@ impl Wait {
 /// Asks the owner of a shard, which may be another node, and another one later, as long as somebody wants to know.
 async fn ask_again(node: Node, mut written: Written, answers: mpsc::UnboundedSender<Acks>) {
     while !answers.is_closed() {
-        if let Ok((position, sites)) = node.acks(written).await {
-            written.position = Some(position);
-            // It is noticed above if nobody wants to know.
-            let _ = answers.send(Acks { written: vec![written], sites });
-        }
+        let sites = match node.acks(written).await {
+            Ok((position, sites)) => {
+                written.position = Some(position);
+                sites
+            }
+            // Nobody can say: whoever has waited long enough waits no longer for that.
+            Err(_) => BTreeSet::new(),
+        };
+        // It is noticed above if nobody wants to know.
+        let _ = answers.send(Acks { written: vec![written], sites });
         tokio::time::sleep(ASK_AGAIN_AFTER).await;
     }
 }

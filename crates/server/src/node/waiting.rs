@@ -244,6 +244,17 @@ impl Queue {
         self.push(Waiting::Ready(bytes));
     }
 
+    /// Is all answered that was asked before this part of a command?
+    pub(super) fn is_answered_before(&self, sequence: u32, at: usize) -> bool {
+        let index = (sequence.wrapping_sub(self.first) & SEQUENCE_MASK) as usize;
+        let parts_before = match self.waiting.get(index) {
+            Some(Waiting::Many { parts, .. }) => &parts[..at.min(parts.len())],
+            _ => &[],
+        };
+        self.waiting.iter().take(index).all(Waiting::is_complete)
+            && !parts_before.iter().any(|part| matches!(part, Part::Missing))
+    }
+
     /// An answer has come.
     pub(super) fn deliver(&mut self, sequence: u32, at: usize, answer: Part) {
         let index = sequence.wrapping_sub(self.first) & SEQUENCE_MASK;
@@ -290,6 +301,22 @@ mod tests {
                 assert_eq!((Address::of(ticket), name_of(ticket)), (address, name));
             }
         }
+    }
+
+    #[test]
+    fn a_job_knows_what_was_asked_before_it() {
+        let mut queue = Queue { first: u32::MAX, ..Queue::default() };
+        let one = Shape { form: Form::Get, parts: 1 };
+        let first = queue.expect_one(Form::Get, Protocol::Resp2);
+        let second = queue.expect_many(vec![one, one, one], true, Protocol::Resp2);
+        assert!(queue.is_answered_before(first, 0));
+        assert!(!queue.is_answered_before(second, 0));
+        queue.deliver(first, 0, Part::Bytes(Vec::new()));
+        assert!(queue.is_answered_before(second, 0));
+        queue.write_ready(&mut Vec::new(), &|_| None);
+        assert!(queue.is_answered_before(second, 0) && !queue.is_answered_before(second, 1));
+        queue.deliver(second, 0, Part::Bytes(Vec::new()));
+        assert!(queue.is_answered_before(second, 1) && !queue.is_answered_before(second, 2));
     }
 
     #[test]

@@ -360,6 +360,10 @@ impl Worker {
                 self.stand_aside(shard);
                 self.after_commit.push(mail);
             }
+            // It is known what is asked for, and so that it is committed.
+            Mail::Acks(ask) if ask.written.iter().all(|written| written.position.is_some()) => {
+                self.acks.push(ask, &self.host);
+            }
             Mail::List { .. }
             | Mail::Count { .. }
             | Mail::Watch { .. }
@@ -582,7 +586,7 @@ impl Worker {
         }
     }
 
-    /// Starts a job when the commands before it have been sent on.
+    /// Starts a job when the commands before it have been sent on, or, where they may wait on their way, answered.
     pub(super) fn start_later(&mut self, job: Job, ticket: Ticket, protocol: Protocol) {
         self.jobs.push((job, ticket, protocol));
     }
@@ -716,7 +720,11 @@ impl Worker {
                 self.shared.post(to, Mail::Answers(answers));
             }
         }
-        for (job, ticket, protocol) in self.jobs.drain(..) {
+        for (job, ticket, protocol) in mem::take(&mut self.jobs) {
+            if !self.may_start(ticket) {
+                self.jobs.push((job, ticket, protocol));
+                continue;
+            }
             let (shared, worker) = (Arc::clone(&self.shared), self.index);
             let done = move |rendered| shared.post(worker, Mail::Rendered { ticket, rendered });
             self.shared.start_job(job, protocol, done);
@@ -724,6 +732,13 @@ impl Worker {
         for index in mem::take(&mut self.news) {
             self.send(index);
         }
+    }
+
+    /// May a job begin? On a database what was asked before it may still wait: for a commit under way, or for another node.
+    fn may_start(&mut self, job: Ticket) -> bool {
+        let Address::Connection { index, sequence, part } = Address::of(job) else { return true };
+        let connection = self.connections.get_mut(index).filter(|_| self.shared.siblings.is_some());
+        connection.is_none_or(|connection| connection.queue.is_answered_before(sequence, part))
     }
 
     fn send(&mut self, index: usize) {

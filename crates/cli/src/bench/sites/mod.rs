@@ -6,6 +6,7 @@
 
 mod args;
 mod bytes;
+mod cores;
 mod group;
 mod line;
 mod report;
@@ -25,7 +26,7 @@ use std::path::Path;
 struct Results {
     traffic: bytes::Traffic,
     sights: Vec<sight::Sight>,
-    works: Vec<work::Work>,
+    works: work::Works,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

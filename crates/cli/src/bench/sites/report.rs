@@ -4,7 +4,7 @@ use super::Results;
 use super::args::Args;
 use super::bytes::{self, Traffic};
 use super::sight::{self, Sight};
-use super::work::{Pair, Round, Work};
+use super::work::{Pair, Round, Work, Works};
 use crate::bench::bars::{self, Bar, Chart, ChartError};
 use crate::bench::compare::Spread;
 use serde_json::{Value, json};
@@ -95,13 +95,14 @@ fn ratio(round: &sight::Round) -> f64 {
     round.seen.quantile(0.5) / round.expected_ms()
 }
 
-fn work_text(args: &Args, works: &[Work]) -> String {
+fn work_text(args: &Args, works: &Works) -> String {
+    let place = if works.has_core { "on a core of its own" } else { "among all others" };
     let mut text = format!(
-        "CPU time of a server for each add, in microseconds: {} connections, rounds of {} s\n\n\
+        "CPU time of a server for each add, in microseconds: {} connections, rounds of {} s, {place}\n\n\
          {:<26}{:>15}{:>10}{:>15}{:>10}   with peers / alone\n",
         args.connections, args.seconds, "load", "with two peers", "alone", "adds/s", "alone"
     );
-    for Work { keys, pipeline, rounds } in works {
+    for Work { keys, pipeline, rounds } in &works.loads {
         let Spread { median: ratio, least, most } = spread(rounds, Pair::ratio);
         text += &format!(
             "{:<26}{:>15.2}{:>10.2}{:>15.0}{:>10.0}   {ratio:.2} ({least:.2} to {most:.2})\n",
@@ -150,7 +151,8 @@ pub(super) fn json(args: &Args, results: &Results) -> Value {
         "time": results.sights.iter().map(sight_json).collect::<Vec<_>>(),
         "work": {
             "connections": args.connections, "seconds": args.seconds,
-            "loads": results.works.iter().map(work).collect::<Vec<_>>(),
+            "on_a_core_of_its_own": results.works.has_core,
+            "loads": results.works.loads.iter().map(work).collect::<Vec<_>>(),
         },
     })
 }
@@ -189,7 +191,11 @@ fn spread_json(Spread { median, least, most }: Spread) -> Value {
 }
 
 pub(super) fn svg(results: &Results) -> Result<String, ChartError> {
-    bars::svg(&[bytes_chart(&results.traffic), sight_chart(&results.sights), work_chart(&results.works)])
+    bars::svg(&[
+        bytes_chart(&results.traffic),
+        sight_chart(&results.sights),
+        work_chart(&results.works.loads),
+    ])
 }
 
 fn bytes_chart(Traffic { full_bytes, ways }: &Traffic) -> Chart {

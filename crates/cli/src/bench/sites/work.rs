@@ -1,6 +1,7 @@
 //! The CPU time of a server for each add, with two peers and alone.
 
 use super::args::Args;
+use super::cores::Cores;
 use super::group::Group;
 use crate::bench::keys::Distribution;
 use crate::bench::load::{Contestant, End, Load};
@@ -17,6 +18,13 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Where they stand in `/proc/PID/stat` after the name: in user mode, and in the kernel for it.
 const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
+
+/// What was measured.
+pub(super) struct Works {
+    /// The server had a core of its own.
+    pub(super) has_core: bool,
+    pub(super) loads: Vec<Work>,
+}
 
 /// One kind of load.
 pub(super) struct Work {
@@ -59,9 +67,15 @@ struct Side {
     added: u64,
 }
 
-pub(super) fn measure(args: &Args, folder: &Path, step: &mut dyn FnMut()) -> Result<Vec<Work>, Failure> {
+pub(super) fn measure(args: &Args, folder: &Path, step: &mut dyn FnMut()) -> Result<Works, Failure> {
     let mut with_peers = Side::start("with two peers", folder, SITES)?;
     let mut alone = Side::start("alone", folder, 1)?;
+    let cores = Cores::of_this_machine();
+    if let Some(cores) = &cores {
+        cores.give_first(with_peers.group.process(1)?);
+        cores.give_first(alone.group.process(1)?);
+        (2..=SITES).try_for_each(|peer| with_peers.group.process(peer).map(|it| cores.give_others(it)))?;
+    }
     let mut all = Vec::new();
     for &keys in &args.keys {
         for &pipeline in &args.pipeline {
@@ -87,7 +101,7 @@ pub(super) fn measure(args: &Args, folder: &Path, step: &mut dyn FnMut()) -> Res
     }
     with_peers.group.stop()?;
     alone.group.stop()?;
-    Ok(all)
+    Ok(Works { has_core: cores.is_some(), loads: all })
 }
 
 fn load(args: &Args, keys: u32, pipeline: usize) -> Load {

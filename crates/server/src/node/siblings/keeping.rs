@@ -220,10 +220,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
         _ => {}
     }
     if !shared.speaks() {
-        match shared.folder.is_leaving() {
-            Ok(leaves) => shared.follow_wish(leaves),
-            Err(error) => tracing::warn!("the store does not answer: {error}"),
-        }
+        follow_rows(shared);
     }
     let clock = || siblings.now_ms();
     match keeper.beat(clock, siblings.drains()) {
@@ -249,6 +246,19 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
             shared.stop_counting(&removed.to_string());
             false
         }
+    }
+}
+
+/// What the node that speaks has stored in the table, beside what was agreed with other sites.
+fn follow_rows(shared: &Shared) {
+    match shared.folder.is_leaving() {
+        Ok(leaves) => shared.follow_wish(leaves),
+        Err(error) => tracing::warn!("the store does not answer: {error}"),
+    }
+    if shared.board().cluster_id().is_none()
+        && let Ok(Some(id)) = shared.folder.cluster_id()
+    {
+        shared.board().set_cluster_id(id);
     }
 }
 
