@@ -150,6 +150,7 @@ impl Args {
                 run,
                 seed: self.seed,
                 end: self.requests.map_or(End::After(Duration::from_secs_f64(seconds)), End::Requests),
+                wave_every: None,
             },
             rounds: usize::try_from(rounds).expect("at most a thousand"),
             verify: self.verify,

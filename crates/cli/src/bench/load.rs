@@ -39,6 +39,8 @@ pub(crate) struct Load {
     pub(super) run: String,
     pub(super) seed: u64,
     pub(super) end: End,
+    /// All connections send at once, every so long, or as soon as the last one has its answers; `None`: each for itself.
+    pub(super) wave_every: Option<Duration>,
 }
 
 impl Load {

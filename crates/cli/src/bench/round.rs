@@ -65,8 +65,9 @@ pub(super) fn run(
     round.start()?;
     let mut events = Events::with_capacity(1024);
     let mut tick_at = round.started + TICK;
-    while round.busy > 0 {
-        match round.poll.poll(&mut events, Some(TICK)) {
+    while round.busy > 0 || !round.is_over(Instant::now()) {
+        let timeout = round.wave_at.map_or(TICK, |at| at.saturating_duration_since(Instant::now()).min(TICK));
+        match round.poll.poll(&mut events, Some(timeout)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 return Err(contestant.endpoint.io(error));
             }
@@ -76,6 +77,9 @@ pub(super) fn run(
             round.wake(event.token().0)?;
         }
         let now = Instant::now();
+        if round.busy == 0 && round.wave_at.is_some_and(|at| now >= at) {
+            round.start_wave(now)?;
+        }
         if now >= tick_at {
             tick_at = now + TICK;
             round.tick(now, watch)?;
@@ -91,6 +95,8 @@ struct Round<'a> {
     /// Connections with a burst under way.
     busy: usize,
     started: Instant,
+    /// When the next wave begins, if the load comes in waves.
+    wave_at: Option<Instant>,
     /// Commands that may still be sent, where their number ends the round.
     left: u64,
     measured: Measured,
@@ -122,24 +128,35 @@ impl<'a> Round<'a> {
             End::Requests(requests) => requests,
             End::After(_) => u64::MAX,
         };
-        Ok(Round { load, poll, connections, busy: 0, started: Instant::now(), left, measured })
+        let started = Instant::now();
+        Ok(Round { load, poll, connections, busy: 0, started, wave_at: None, left, measured })
     }
 
     fn start(&mut self) -> Result<(), BenchError> {
         self.started = Instant::now();
+        self.start_wave(self.started)
+    }
+
+    /// A burst of each connection. None has one under way.
+    fn start_wave(&mut self, now: Instant) -> Result<(), BenchError> {
+        self.wave_at = self.load.wave_every.map(|every| now.max(self.wave_at.unwrap_or(now)) + every);
         for index in 0..self.connections.len() {
             self.send(index, Instant::now())?;
         }
         Ok(())
     }
 
-    /// The next burst of a connection, unless the round is over.
-    fn send(&mut self, index: usize, now: Instant) -> Result<(), BenchError> {
+    fn is_over(&self, now: Instant) -> bool {
         let over = match self.load.end {
             End::Requests(_) => self.left == 0,
             End::After(duration) => now.saturating_duration_since(self.started) >= duration,
         };
-        if over || self.measured.stopped {
+        over || self.measured.stopped
+    }
+
+    /// The next burst of a connection, unless the round is over.
+    fn send(&mut self, index: usize, now: Instant) -> Result<(), BenchError> {
+        if self.is_over(now) {
             return Ok(());
         }
         let commands = self.load.pipeline.min(usize::try_from(self.left).unwrap_or(usize::MAX));
@@ -160,7 +177,7 @@ impl<'a> Round<'a> {
         self.measured.answered.include(tally);
         self.measured.elapsed = now - self.started;
         self.busy -= 1;
-        self.send(index, now)
+        if self.wave_at.is_some() { Ok(()) } else { self.send(index, now) }
     }
 
     fn tick(&mut self, now: Instant, watch: &mut Watch<'_>) -> Result<(), BenchError> {

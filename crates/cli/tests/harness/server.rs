@@ -29,8 +29,8 @@ const TEST_STORAGE: &str = "QUIPU_TEST_STORAGE";
 
 /// Each commit is a conditional write there, on a node that many servers share: so few shards are quicker.
 const FEW_SHARDS: &str = "--shards 4";
-/// A node with too much to do is waited for, rather than told from one that is away.
-const PATIENT: &str = "--storage-deadline 25s";
+/// A database with too much to do is waited for, rather than told from one that is away; a server that was killed is not.
+const PATIENT: &str = "--storage-deadline 25s --takeover-after 2s";
 
 /// Makes a keyspace that nobody else uses, for the cluster that a server with these flags belongs to.
 fn keyspace_of_its_own(database: &str, flags: &str) -> String {

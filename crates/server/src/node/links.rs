@@ -25,8 +25,11 @@ const ASK_AGAIN_UNFLUSHED_MS: u64 = 5;
 /// For each message that it has sent a worker sends nothing for so long. After a single count that is over before it
 /// matters; under load the shards have more to say by then, and say it in one message instead of many.
 const SILENCE_PER_MESSAGE: Duration = Duration::from_micros(125);
+/// With so many messages at a time it is twice as long for each, and so on: what a message costs by itself is then most of
+/// what replication costs.
+const MANY_MESSAGES: u32 = 64;
 /// No count waits longer than this.
-const SILENCE_MAX: Duration = Duration::from_millis(20);
+const SILENCE_MAX: Duration = Duration::from_millis(50);
 
 /// What a worker is told of links.
 #[derive(Debug)]
@@ -366,7 +369,8 @@ impl Worker {
 /// How long nothing is sent after so many messages.
 fn silence_after(messages: usize) -> Option<Duration> {
     let messages = u32::try_from(messages).unwrap_or(u32::MAX);
-    (messages > 0).then(|| SILENCE_PER_MESSAGE.saturating_mul(messages).min(SILENCE_MAX))
+    let weight = messages.saturating_add(messages.saturating_mul(messages) / MANY_MESSAGES);
+    (messages > 0).then(|| SILENCE_PER_MESSAGE.saturating_mul(weight).min(SILENCE_MAX))
 }
 
 #[cfg(test)]

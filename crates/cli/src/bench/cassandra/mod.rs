@@ -133,6 +133,7 @@ fn load(args: &Args, keys: u32, pipeline: usize) -> Load {
         run: String::new(),
         seed: args.seed,
         end: End::After(Duration::from_secs_f64(args.seconds)),
+        wave_every: None,
     }
 }
 

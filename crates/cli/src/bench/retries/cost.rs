@@ -64,6 +64,7 @@ fn pair(bench: &Bench<'_>, batch: usize, connections: usize) -> Result<Pair, Fai
         run: format!("{}-{batch}-{connections}", bench.run),
         seed: args.seed,
         end: End::After(Duration::from_secs_f64(args.seconds)),
+        wave_every: None,
     };
     let contestant = |with_ids| Contestant {
         label: String::new(),

@@ -27,8 +27,9 @@ const POINTS_MAX: usize = 20;
 /// Time: single adds at one site, seen by whoever watches the counter at another one, beside one link delay and two
 /// commits, which are measured in turn with them.
 ///
-/// Work: the CPU time of a server with two peers for each add, until these have it, beside that of one that is alone. Where there
-/// are two cores or more, the server has the first, and everything else the others.
+/// Work: the CPU time of a server with two peers for each add, until these have it, beside that of one that is alone, under the same
+/// load: all connections send at once, 70 % of what the slower one can take. Where there are two cores or more, the server has the
+/// first, and everything else the others.
 ///
 /// The exit code is 1 if anything was miscounted at any site.
 #[derive(clap::Args)]

@@ -98,7 +98,7 @@ fn ratio(round: &sight::Round) -> f64 {
 fn work_text(args: &Args, works: &Works) -> String {
     let place = if works.has_core { "on a core of its own" } else { "among all others" };
     let mut text = format!(
-        "CPU time of a server for each add, in microseconds: {} connections, rounds of {} s, {place}\n\n\
+        "CPU time of a server for each add, in microseconds: {} connections, rounds of {} s, the same load for both, {place}\n\n\
          {:<26}{:>15}{:>10}{:>15}{:>10}   with peers / alone\n",
         args.connections, args.seconds, "load", "with two peers", "alone", "adds/s", "alone"
     );

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// The writer and two peers.
 const SITES: u16 = 3;
+/// Both get so much of what the slower one can take.
+const SHARE_OF_MOST: f64 = 0.7;
 /// The unit of times in /proc, on every Linux that this runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
 /// Where they stand in `/proc/PID/stat` after the name: in user mode, and in the kernel for it.
@@ -79,7 +81,7 @@ pub(super) fn measure(args: &Args, folder: &Path, step: &mut dyn FnMut()) -> Res
     let mut all = Vec::new();
     for &keys in &args.keys {
         for &pipeline in &args.pipeline {
-            let load = load(args, keys, pipeline);
+            let mut load = load(args, keys, pipeline);
             let mut rounds = Vec::new();
             for round in 0..=args.rounds {
                 // Who begins changes from round to round, so that what drifts on the machine touches both alike.
@@ -90,9 +92,14 @@ pub(super) fn measure(args: &Args, folder: &Path, step: &mut dyn FnMut()) -> Res
                     let alone = alone.round(&load, round)?;
                     Pair { with_peers: with_peers.round(&load, round)?, alone }
                 };
-                // The first one is for warming up.
+                // The first one is for warming up, as fast as they can. Then both get the same: whoever is asked less often
+                // commits less at a time, and that would be counted as what its peers cost.
                 if round > 0 {
                     rounds.push(pair);
+                } else {
+                    let least = pair.with_peers.per_second.min(pair.alone.per_second);
+                    let wave = (args.connections * pipeline) as f64;
+                    load.wave_every = Some(Duration::from_secs_f64(wave / (least * SHARE_OF_MOST)));
                 }
                 step();
             }
@@ -114,6 +121,7 @@ fn load(args: &Args, keys: u32, pipeline: usize) -> Load {
         run: String::new(),
         seed: args.seed,
         end: End::After(Duration::from_secs_f64(args.seconds)),
+        wave_every: None,
     }
 }
 
