@@ -15,10 +15,14 @@
 //!   what it has in memory is the newest as long as it has written lately that it is there. Whoever has lapsed commits
 //!   first, even if there is nothing to store, and hears from the fence whether the shard is still its own.
 
+mod seat;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
+
+pub use seat::{NotKnown, NotStored, Seat};
 
 use quipu_storage::{Fenced, Held, NodeId, Record, Registered, Registry, ShardId, StorageError};
 

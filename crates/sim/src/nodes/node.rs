@@ -9,16 +9,13 @@ use crate::core::Millis;
 use crate::system::calls::{Act, Call, Key};
 use quipu_crdt::testing::Random;
 use quipu_engine::host::{Overdue, Standing};
-use quipu_engine::nodes::{Holding, Keeper, LookError, SeatAdvice};
+use quipu_engine::nodes::{Holding, Keeper, LookError, Seat, SeatAdvice};
 use quipu_engine::{
     Action, Add, Command, Host, Membership, OperationId, Released, Settings, Shards, SiteId, Ticket, Window,
     WindowMode,
 };
 use quipu_storage::memory::Memory;
-use quipu_storage::{
-    Batch, Fenced, Flush, Log as _, NodeId, Outcome, Position, Record, Registry as _, Settled, ShardId,
-    StorageError, Store,
-};
+use quipu_storage::{Fenced, Flush, NodeId, Record, Registry as _, ShardId, Store};
 use std::collections::BTreeSet;
 
 /// A host looks after its store at least so often.
@@ -234,13 +231,12 @@ pub(super) struct Tender {
     pub(super) line: Line,
     keeper: Keeper,
     registry: FarRegistry,
-    /// Where the seat is taken.
-    log: FarLog,
+    seat: Seat<FarLog>,
     /// It speaks for the site, as far as it knows.
     sits: bool,
     together: bool,
-    /// What it acts under, and where in the log of the seat that stands.
-    agreed: (Position, u64),
+    /// The number of what it acts under.
+    agreed: u64,
     agrees: Random,
 }
 
@@ -253,8 +249,8 @@ impl Tender {
         let log = FarLog { line: line.clone(), memory: memory.clone(), log: memory.log_of(id) };
         let keeper = with_flaw(keeper, plan.wrong);
         let agrees = Random::stream(plan.seed ^ u64::from(line.run), "nodes: what is agreed");
-        let (sits, together, agreed) = (false, plan.together, (Position(0), 0));
-        Self { line, keeper, registry, log, sits, together, agreed, agrees }
+        let (sits, together, agreed) = (false, plan.together, 0);
+        Self { line, keeper, registry, seat: Seat::new(log, SEAT), sits, together, agreed, agrees }
     }
 
     fn tend(&mut self) {
@@ -272,7 +268,7 @@ impl Tender {
                 if !self.follow_agreed(advice.agreed.as_ref()) {
                     advice.take.clear();
                 }
-                let (sits, agreed) = (self.sits, self.agreed.1);
+                let (sits, agreed) = (self.sits, self.agreed);
                 self.line.with(|world| world.sits(place, sits, agreed));
                 let leaves = self.line.with(|world| world.advised(place, &advice)) == Some(true);
                 if leaves && self.registry.remove(self.registry.own()).is_ok() {
@@ -293,9 +289,8 @@ impl Tender {
     fn follow_seat(&mut self, advice: SeatAdvice) {
         if let Some(seen) = advice.take {
             // What fails now is advised again.
-            let Ok(Some(taken)) = self.log.take_seen(SEAT, seen) else { return };
-            let Ok(records) = self.log.read(SEAT, taken.checkpoint) else { return };
-            self.agreed = records.last().map_or(self.agreed, read_agreed);
+            let Ok(Some(stands)) = self.seat.take(seen) else { return };
+            self.agreed = stands.as_ref().map_or(self.agreed, read_agreed);
             self.sits = self.agree();
             return;
         }
@@ -303,10 +298,10 @@ impl Tender {
             // Whoever does not know what stands there takes the seat anew, and reads it.
             self.sits = self.agree();
         }
-        let is_lost = advice.doubtful && matches!(self.log.confirm(SEAT), Err(StorageError::Fenced(_)));
+        let is_lost = advice.doubtful && self.seat.is_lost();
         if advice.release || is_lost {
             self.sits = false;
-            let _ = self.log.release(SEAT);
+            self.seat.release();
         }
     }
 }
@@ -314,36 +309,27 @@ impl Tender {
 impl Tender {
     /// Agrees on something new with other sites. Returns whether that is stored.
     fn agree(&mut self) -> bool {
-        let number = self.agreed.1 + 1;
-        let batch = Batch { shard: SEAT, record: number.to_be_bytes().to_vec() };
-        let position = match self.log.commit(&[batch], Flush::Now).pop() {
-            Some(Outcome::Committed { position }) => position,
-            Some(Outcome::Unknown(_)) => match self.log.settle(SEAT) {
-                Settled::Committed { position } => position,
-                _ => return false,
-            },
-            _ => return false,
-        };
-        self.agreed = (position, number);
-        true
+        let number = self.agreed + 1;
+        let is_stored = self.seat.store(number.to_be_bytes().to_vec()).is_ok();
+        if is_stored {
+            self.agreed = number;
+        }
+        is_stored
     }
 
     /// What was agreed last holds here, too. Returns whether it is known.
     fn follow_agreed(&mut self, agreed: Option<&Record>) -> bool {
-        match agreed.map(read_agreed) {
-            Some(agreed) if self.sits => agreed <= self.agreed,
-            None => self.sits,
-            Some(agreed) => {
-                self.agreed = agreed;
-                true
-            }
+        let Ok(news) = self.seat.news(self.sits, agreed) else { return false };
+        if let Some(record) = news {
+            self.agreed = read_agreed(record);
+            self.seat.follow(record);
         }
+        true
     }
 }
 
-fn read_agreed(record: &Record) -> (Position, u64) {
-    let bytes = record.bytes.as_slice().try_into().expect("a number");
-    (record.position, u64::from_be_bytes(bytes))
+fn read_agreed(record: &Record) -> u64 {
+    u64::from_be_bytes(record.bytes.as_slice().try_into().expect("a number"))
 }
 
 #[cfg(feature = "testing")]

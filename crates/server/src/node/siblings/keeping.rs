@@ -14,15 +14,12 @@ use std::{
 
 use quipu_engine::{
     handoff::exchange,
-    nodes::{Advice, Keeper, LookError, Trust},
+    nodes::{Advice, Keeper, LookError, Seat, Trust},
 };
 use quipu_storage::{Log, NodeId, Registry, ShardId, StorageError};
 use tokio::sync::{Notify, watch};
 
-use super::{
-    About, Nudge, Sibling, Siblings, View, lock,
-    seat::{SEAT, Seat},
-};
+use super::{About, Nudge, Sibling, Siblings, View, lock, seat::SEAT};
 use crate::{
     config::Config,
     links,
@@ -101,8 +98,7 @@ impl Keeping {
             changed: watch::Sender::new(()),
             trust: Mutex::new(Trust { epoch: 0, until_ms: 0 }),
             drains: AtomicBool::new(false),
-            seat: Mutex::new(Seat::new(seat)),
-            followed: Mutex::default(),
+            seat: Mutex::new(Seat::new(seat, SEAT)),
             links_changed: Notify::new(),
             failure: Mutex::default(),
             nudge,

@@ -28,12 +28,11 @@ use quipu_engine::{
     OpenError,
     handoff::exchange,
     host::Standing,
-    nodes::{Holding, Trust},
+    nodes::{Holding, Seat, Trust},
 };
-use quipu_storage::{Held, NodeId, Position, Registered, Registry, ShardId};
+use quipu_storage::{Held, Log, NodeId, Registered, Registry, ShardId};
 use tokio::sync::{Notify, watch};
 
-use self::seat::Seat;
 pub(super) use self::{
     crossing::attend,
     keeping::{Keeping, Listening, Running},
@@ -129,9 +128,7 @@ pub(crate) struct Siblings {
     trust: Mutex<Trust>,
     /// Does this node give its shards away?
     drains: AtomicBool,
-    seat: Mutex<Seat>,
-    /// Where in the seat's log it stands what this node acts under: its own words, or another's that it has read.
-    followed: Mutex<Option<Position>>,
+    seat: Mutex<Seat<Box<dyn Log>>>,
     /// A link to another site has come or gone, at this node.
     links_changed: Notify,
     /// Why a shard could not be taken, the last time.

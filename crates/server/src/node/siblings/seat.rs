@@ -3,10 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use quipu_engine::{Council, nodes::SeatAdvice};
-use quipu_storage::{
-    Batch, Fenced, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
+use quipu_engine::{
+    Council,
+    nodes::{NotStored, SeatAdvice},
 };
+use quipu_storage::{Fenced, Record, ShardId};
 
 use super::{Siblings, lock};
 use crate::{
@@ -17,50 +18,6 @@ use crate::{
 
 /// Stands in the place of a shard.
 pub(in crate::node) const SEAT: ShardId = ShardId(u16::MAX);
-
-/// The log of the seat.
-pub(super) struct Seat(Box<dyn Log>);
-
-/// Why something is not stored, as far as is known.
-#[derive(Debug, thiserror::Error)]
-enum NotStored {
-    #[error("{0}")]
-    Failed(StorageError),
-    /// It may be stored, and other nodes may have read it; or somebody else has the seat.
-    #[error("{0}; this node speaks no more for the site until it has read what stands there")]
-    Unknown(StorageError),
-}
-
-impl Seat {
-    pub(super) fn new(log: Box<dyn Log>) -> Self {
-        Self(log)
-    }
-
-    /// What the council has stored last, if it has.
-    fn last(&mut self, checkpoint: Position) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(self.0.read(SEAT, checkpoint)?.pop().map(|record| record.bytes))
-    }
-
-    /// Stores what the council states now; older statements are not needed any more.
-    fn store(&mut self, bytes: Vec<u8>) -> Result<Position, NotStored> {
-        let outcome = self.0.commit(&[Batch { shard: SEAT, record: bytes }], Flush::Now).pop();
-        let position = match outcome {
-            Some(Outcome::Committed { position }) => position,
-            Some(Outcome::Unknown(error)) => match self.0.settle(SEAT) {
-                Settled::Committed { position } => position,
-                Settled::Lost | Settled::Nothing => {
-                    return Err(NotStored::Unknown(StorageError::Fenced(SEAT)));
-                }
-                Settled::Unknown(_) => return Err(NotStored::Unknown(error)),
-            },
-            Some(Outcome::Failed(error)) => return Err(NotStored::Failed(error)),
-            Some(Outcome::Fenced) | None => return Err(NotStored::Unknown(StorageError::Fenced(SEAT))),
-        };
-        // What is left behind goes with the next.
-        let _ = self.0.checkpoint(&[Mark { shard: SEAT, position: Position(position.0 - 1) }]);
-        Ok(position)
-    }
-}
 
 impl Shared {
     /// Does this node speak for the site? One that has no others does.
@@ -79,8 +36,7 @@ impl Shared {
                     self.board.set_links_of(LinksOf::Nobody);
                     siblings.look_now();
                 }
-                *lock(&siblings.followed) = Some(stored.map_err(|error| error.to_string())?);
-                Ok(())
+                stored.map(drop).map_err(|error| error.to_string())
             }
         }
     }
@@ -98,11 +54,10 @@ impl Shared {
         }
         if advice.release || advice.doubtful {
             let mut seat = lock(&siblings.seat);
-            let is_lost = advice.doubtful && matches!(seat.0.confirm(SEAT), Err(StorageError::Fenced(_)));
+            let is_lost = advice.doubtful && seat.is_lost();
             if advice.release || is_lost {
                 self.fall_silent(siblings, &advice);
-                // Whoever is next finds out by itself, if this is not heard.
-                let _ = seat.0.release(SEAT);
+                seat.release();
             }
             return;
         }
@@ -118,24 +73,15 @@ impl Shared {
 
     /// What the node that speaks has agreed with other sites holds here, too. The error is that it is not known.
     pub(super) fn follow_agreed(&self, siblings: &Siblings, agreed: Option<&Record>) -> Result<(), String> {
-        let Record { position, bytes } = match agreed {
-            Some(agreed) => agreed,
-            // It has stored something since then.
-            None if self.speaks() => return Ok(()),
-            None => return Err("nobody has spoken for this site yet".to_owned()),
-        };
         let mut state = self.council.lock();
-        let mut followed = lock(&siblings.followed);
-        if self.speaks() {
-            let is_own = Some(*position) <= *followed;
-            return is_own.then_some(()).ok_or_else(|| "another node speaks for this site by now".to_owned());
-        }
-        if *followed != Some(*position) {
-            let council = Council::decode(bytes).map_err(|bad| bad.to_string())?;
+        let mut seat = lock(&siblings.seat);
+        let news = seat.news(self.speaks(), agreed).map_err(|why| why.to_string())?;
+        if let Some(agreed) = news {
+            let council = Council::decode(&agreed.bytes).map_err(|bad| bad.to_string())?;
             self.follow_council(&mut state, council);
-            *followed = Some(*position);
+            seat.follow(agreed);
         }
-        drop((state, followed));
+        drop((state, seat));
         self.stop_if_removed();
         Ok(())
     }
@@ -145,19 +91,15 @@ impl Shared {
         // In the order in which steps take them.
         let mut state = self.council.lock();
         let mut seat = lock(&siblings.seat);
-        let Some(taken) = seat.0.take_seen(SEAT, seen).map_err(|error| error.to_string())? else {
-            return Ok(false);
-        };
-        let stored = seat.last(taken.checkpoint).map_err(|error| error.to_string())?;
+        let Some(stored) = seat.take(seen).map_err(|error| error.to_string())? else { return Ok(false) };
         let council = match &stored {
-            Some(bytes) => Council::decode(bytes).map_err(|bad| bad.to_string())?,
+            Some(record) => Council::decode(&record.bytes).map_err(|bad| bad.to_string())?,
             None => state.council.clone(),
         };
+        let leaves = self.folder.is_leaving().map_err(|error| error.to_string())?;
         // Each speaker stores it anew: so its run has a number that no other has.
         let position = seat.store(council.encode()).map_err(|error| error.to_string())?;
         drop(seat);
-        *lock(&siblings.followed) = Some(position);
-        let leaves = self.folder.is_leaving().map_err(|error| error.to_string())?;
         self.council.leaving.set_wanted(leaves);
         self.follow_council(&mut state, council);
         // What links another node had is of no use any more.
