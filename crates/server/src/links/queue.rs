@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// So much may wait. A peer that is further behind than this has stopped reading: its link is closed, and what it lacks
-/// is sent over the next one. The engine keeps the messages on their way far below it.
+/// is sent over the next one. What is on its way to one that reads is far below it.
 pub(crate) const QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// A buffer that has become larger than this is not kept as it is.

@@ -172,7 +172,8 @@ fn a_peer_that_never_reads_is_given_up_and_nobody_waits_for_it() {
         assert!(before.elapsed() < Duration::from_secs(2), "clients wait for it: {:?}", before.elapsed());
         std::thread::sleep(Duration::from_millis(100));
     }
-    server.expect("nothing could be sent for 5 s: the other side does not read");
+    // For so long, or for so many bytes.
+    server.expect("does not read");
     assert!(server.info().contains("peer3:link=up"));
     drop(server);
     let bytes = good.join().expect("no panic");
