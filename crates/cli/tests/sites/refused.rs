@@ -55,7 +55,7 @@ fn a_second_site_with_the_same_number_is_refused() {
     cluster.wait_for_link(1, 2);
     let line = Line::new().expect("a free port");
     line.aim(cluster.running(1).link.expect("it has peers"));
-    let twin = Site::new(&format!("--site 2 --link off --peers 1@{}", line.address));
+    let twin = Site::new(&format!("--site 2 --link 127.0.0.1:0 --peers 1@{}", line.address));
     let _running = twin.start();
     let words = ["there is a second site with the number 2", "start it with another --site"];
     wait_for_words(&twin, &words);
@@ -69,7 +69,7 @@ fn a_site_with_another_number_of_shards_is_refused() {
     let cluster = Cluster::start(2, "--shards 8");
     let line = Line::new().expect("a free port");
     line.aim(cluster.running(1).link.expect("it has peers"));
-    let other = Site::new(&format!("--site 2 --link off --peers 1@{} --shards 16", line.address));
+    let other = Site::new(&format!("--site 2 --link 127.0.0.1:0 --peers 1@{} --shards 16", line.address));
     let _running = other.start();
     wait_for_words(&other, &["site 2 has 16 shards, and site 1 has 8", "--shards"]);
 }
