@@ -11,6 +11,8 @@ const CLIENTS: usize = 64;
 const UNITS: i64 = 4_000;
 /// How long a server lives.
 const LIFE_MS: std::ops::Range<u64> = 20..80;
+/// And how many times longer on a database, where its first commit takes longer.
+const LONGER_IN_DATABASE: u64 = 4;
 
 /// One client, which takes one unit at a time until there is none.
 struct Taker {
@@ -66,7 +68,9 @@ fn race(create: &str, command: &'static str, end: i64, seed: &mut Random) -> u64
         lives += 1;
         let server = site.start();
         let address = server.resp;
-        let life = Duration::from_millis(LIFE_MS.start + seed.below(LIFE_MS.end - LIFE_MS.start));
+        let longer = if site.is_in_database() { LONGER_IN_DATABASE } else { 1 };
+        let life_ms = LIFE_MS.start + seed.below(LIFE_MS.end - LIFE_MS.start);
+        let life = Duration::from_millis(longer * life_ms);
         thread::scope(|scope| {
             for taker in &mut takers {
                 scope.spawn(move || taker.work(address));
