@@ -50,27 +50,17 @@ pub(super) struct Waited {
 
 impl Wait {
     pub(super) async fn run(self, node: &Node) -> Waited {
-        let mut shares: BTreeMap<usize, Vec<Written>> = BTreeMap::new();
         let nothing = [Written { shard: ShardId(0), position: Some(0) }];
         // Whoever has written nothing is told who is there: all of them have all of it.
         let written = if self.written.is_empty() { &nothing[..] } else { &self.written };
-        for written in written {
-            shares.entry(node.shared.owner(written.shard)).or_default().push(*written);
-        }
         let (answers, mut told) = mpsc::unbounded_channel();
-        let mut workers = shares.len();
-        if node.shared.siblings.is_none() {
-            for (worker, written) in shares {
-                node.shared.post(worker, Mail::Acks(AskAcks { written, answers: answers.clone() }));
-            }
+        let asked = if node.shared.siblings.is_some() {
+            ask_owners(node, written, &answers)
         } else {
-            workers = written.len();
-            for written in written {
-                node.shared.runtime.spawn(ask_again(node.clone(), *written, answers.clone()));
-            }
-        }
+            ask_workers(node, written, &answers)
+        };
         drop(answers);
-        let mut tally = Tally { workers, acks: BTreeMap::new() };
+        let mut tally = Tally { workers: asked, acks: BTreeMap::new() };
         let patience = self.patience;
         let give_up = async move {
             match patience {
@@ -100,6 +90,27 @@ impl Wait {
             }
         }
     }
+}
+
+/// Asks the workers of all shards. Returns how many answer.
+fn ask_workers(node: &Node, written: &[Written], answers: &mpsc::UnboundedSender<Acks>) -> usize {
+    let mut shares: BTreeMap<usize, Vec<Written>> = BTreeMap::new();
+    for written in written {
+        shares.entry(node.shared.owner(written.shard)).or_default().push(*written);
+    }
+    let workers = shares.len();
+    for (worker, written) in shares {
+        node.shared.post(worker, Mail::Acks(AskAcks { written, answers: answers.clone() }));
+    }
+    workers
+}
+
+/// Asks the owners of all shards, which may be other nodes. Returns how many answer.
+fn ask_owners(node: &Node, written: &[Written], answers: &mpsc::UnboundedSender<Acks>) -> usize {
+    for written in written {
+        node.shared.runtime.spawn(ask_again(node.clone(), *written, answers.clone()));
+    }
+    written.len()
 }
 
 /// Asks the owner of a shard, which may be another node, and another one later, as long as somebody wants to know.

@@ -113,11 +113,7 @@ impl Shared {
         let Some(siblings) = self.siblings.clone() else { return };
         let own = siblings.own();
         let Some(speaker) = siblings.view().speaker.filter(|speaker| *speaker != own) else { return };
-        let node = Node { shared: Arc::clone(self) };
-        self.runtime.spawn(async move {
-            // What is not heard is said again.
-            let _ = node.ask_node(&siblings, speaker, &what, ANSWER_MAX).await;
-        });
+        Node { shared: Arc::clone(self) }.tell(&siblings, speaker, what);
     }
 
     /// Which links the node has that speaks, in its run of this number.
