@@ -11,7 +11,7 @@ pub(crate) const EXIT_CODE: u8 = 130;
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// True from the moment somebody presses Ctrl-C. From the first call on, Ctrl-C does only that; pressed again,
+/// True from the moment somebody presses Ctrl-C, or sends SIGTERM. From the first call on, Ctrl-C does only that; pressed again,
 /// it ends the process at once.
 pub(crate) fn flag() -> &'static AtomicBool {
     static HANDLER: OnceLock<()> = OnceLock::new();
@@ -28,7 +28,12 @@ pub(crate) fn flag() -> &'static AtomicBool {
 
 /// Not when somebody has pressed Ctrl-C.
 pub(crate) fn go_on() -> Result<(), Failure> {
-    if flag().load(Ordering::Relaxed) { Err(Failure::Interrupted) } else { Ok(()) }
+    if is_wanted() { Ok(()) } else { Err(Failure::Interrupted) }
+}
+
+/// Has nobody pressed Ctrl-C?
+pub(crate) fn is_wanted() -> bool {
+    !flag().load(Ordering::Relaxed)
 }
 
 /// From now on Ctrl-C ends the process at once with 130, between two lines of output: whoever writes a line

@@ -33,6 +33,8 @@ enum Command {
     Get(commands::client::get::Args),
     /// Create a counter that never crosses a minimum or a maximum
     Create(commands::client::create::Args),
+    // Without a doc comment: all it says stands on its `Args`.
+    Move(commands::client::movement::Args),
     /// List counters in the order of their keys
     List(commands::client::list::Args),
     /// Print a counter's value whenever it changes
@@ -53,7 +55,11 @@ enum Command {
     // Without a doc comment: all it says stands on its `Args`.
     Retire(commands::client::retire::Args),
     // Without a doc comment: all it says stands on its `Args`.
+    Repair(commands::repair::Args),
+    // Without a doc comment: all it says stands on its `Args`.
     Restore(commands::restore::Args),
+    // Without a doc comment: all it says stands on its `Args`.
+    Import(commands::client::import::Args),
     // Without a doc comment: all it says stands on its commands.
     #[command(subcommand)]
     Storage(commands::storage::Command),
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
         Command::Add(args) => commands::client::add::run(&args),
         Command::Get(args) => commands::client::get::run(&args),
         Command::Create(args) => commands::client::create::run(&args),
+        Command::Move(args) => commands::client::movement::run(&args),
         Command::List(args) => commands::client::list::run(&args),
         Command::Watch(args) => commands::client::watch::run(&args),
         Command::Info(args) => commands::client::info::run(&args),
@@ -82,7 +89,9 @@ fn main() -> ExitCode {
         Command::Node(command) => commands::client::node::run(&command),
         Command::Edge(command) => commands::edge::run(&command),
         Command::Retire(args) => commands::client::retire::run(&args),
+        Command::Repair(args) => commands::repair::run(&args),
         Command::Restore(args) => commands::restore::run(&args),
+        Command::Import(args) => commands::client::import::run(&args),
         Command::Storage(command) => commands::storage::run(&command),
         Command::Demo(args) => commands::demo::run(&args),
         Command::Sim(command) => commands::sim::run(command),

@@ -127,6 +127,11 @@ fn bad_values_are_refused_by_flag_value_and_remedy() {
             vec!["--resp", "0.0.0.0:7379", "--requirepass", "--insecure"],
         ),
         (
+            vec!["--link", "10.0.0.1:7381", "--peers", "2@10.0.0.2:7381"],
+            vec![],
+            vec!["--link", "10.0.0.1:7381", "links ask for no password", "--insecure"],
+        ),
+        (
             vec!["--site", "2", "--peers", "1@a:1,2@b:1"],
             vec![],
             vec!["--peers", "names this site itself (2@b:1)", "leave it out"],

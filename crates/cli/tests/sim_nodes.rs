@@ -2,6 +2,8 @@
 
 use assert_cmd::Command;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 fn quipu(args: &str) -> std::process::Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
@@ -66,5 +68,26 @@ fn impossible_flags_are_refused_by_name_before_anything_runs() {
         assert_eq!(output.status.code(), Some(2), "{flag} {value}");
         assert!(text(&output.stderr).contains(flag), "{flag} {value}: {}", text(&output.stderr));
         assert_eq!(text(&output.stdout), "");
+    }
+}
+
+/// A day of a hundred clients takes far longer than anybody waits for this test.
+#[test]
+fn a_signal_ends_a_run_in_the_middle_of_a_seed() {
+    for (simulation, signal) in [("nodes", "TERM"), ("system", "INT")] {
+        let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_quipu"))
+            .args(["sim", simulation, "--clients", "100", "--active-ms", "86400000", "--aloud"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut told = BufReader::new(child.stderr.take().expect("it is piped"));
+        told.read_line(&mut String::new()).expect("something happens");
+        let kill = format!("kill -s {signal} {}", child.id());
+        let sent = std::process::Command::new("sh").args(["-c", &kill]).status();
+        assert!(sent.expect("a shell").success());
+        // It does not wait for whoever reads what it tells.
+        std::io::copy(&mut told, &mut std::io::sink()).expect("up to its end");
+        assert_eq!(child.wait().expect("it ends").code(), Some(130), "{simulation} after {signal}");
     }
 }

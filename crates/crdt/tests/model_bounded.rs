@@ -21,6 +21,9 @@
 #[path = "bounded/candidate.rs"]
 #[allow(dead_code, reason = "shared with the random traces")]
 mod candidate;
+#[path = "bounded/figure.rs"]
+#[allow(dead_code, reason = "shared with the random traces")]
+mod figure;
 #[path = "bounded/variants.rs"]
 #[allow(dead_code, reason = "shared with the random traces")]
 mod variants;

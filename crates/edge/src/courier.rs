@@ -140,7 +140,7 @@ impl Courier {
             goals: Vec::new(),
             open: Open::default(),
             trouble: None,
-            copy: None,
+            copy: identity.copy.clone().map(|why| SyncError::KnownCopy { why }),
         }
     }
 

@@ -43,6 +43,8 @@ pub struct Status {
     pub last_words: usize,
     /// It counts no more.
     pub is_retiring: bool,
+    /// Why nothing is handed over from this state: it is a copy, or was repaired.
+    pub copy: Option<String>,
     /// Counters that servers are asked for.
     pub asks: usize,
 }
@@ -149,7 +151,7 @@ impl Edge {
         Self { inner: Arc::new(inner) }
     }
 
-    /// Opens the state in a file, which is made if it does not exist or is empty. The servers are tried in this order;
+    /// Opens the state in a file, which is made if it does not exist. The servers are tried in this order;
     /// there may be none, as long as nothing is to be handed over. More is said by [`Edge::options`].
     pub fn open<S: AsRef<str>>(
         path: impl AsRef<Path>,

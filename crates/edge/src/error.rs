@@ -12,7 +12,7 @@ use crate::{Address, BadAddress};
 #[non_exhaustive]
 pub enum OpenError {
     /// The state is in use, damaged, or cannot be written.
-    #[error(transparent)]
+    #[error("{error}{advice}", error = .0, advice = advice(.0))]
     Storage(#[from] StorageError),
     /// What stands in the state is not what was written.
     #[error(transparent)]
@@ -29,6 +29,17 @@ pub enum OpenError {
     /// A thread could not be started.
     #[error("a thread cannot be started: {0}; nothing was opened")]
     Thread(std::io::Error),
+}
+
+/// What to do about a file that is damaged. An old copy is no help.
+fn advice(error: &StorageError) -> &'static str {
+    match error.is_damage() {
+        true => {
+            ". `quipu repair --state FILE` says what can still be read. Do not put an old copy in its place: it would hand over \
+             again what was handed over since"
+        }
+        false => "",
+    }
 }
 
 impl From<quipu_engine::OpenError> for OpenError {
@@ -126,6 +137,15 @@ pub enum SyncError {
         /// In its own words.
         why: String,
     },
+    /// The state was found to be a copy before, or was repaired.
+    #[error(
+        "nothing is handed over from this state: {why} What it has counted stays in it. If it is the original, and no copy is \
+         in use, open it as such (`--original`)"
+    )]
+    KnownCopy {
+        /// What was found.
+        why: String,
+    },
     /// The state could not be written, so nothing may be sent.
     #[error("nothing was sent: {0}")]
     NotStored(String),
@@ -137,7 +157,10 @@ pub enum SyncError {
 impl SyncError {
     /// Would another server be of no help either?
     pub(crate) fn is_final(&self) -> bool {
-        matches!(self, Self::NoServers | Self::Copy { .. } | Self::NotStored(_) | Self::Closed)
+        matches!(
+            self,
+            Self::NoServers | Self::Copy { .. } | Self::KnownCopy { .. } | Self::NotStored(_) | Self::Closed
+        )
     }
 
     pub(crate) fn bad_answer(server: &Address, bad: BadAnswer) -> Self {

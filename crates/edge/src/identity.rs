@@ -40,6 +40,9 @@ pub(crate) struct Identity {
     /// The id of the cluster, once a server has told it.
     #[n(6)]
     cluster_id: Option<ClusterId>,
+    /// Why nothing is handed over from this state: it was found to be a copy, or to lack something.
+    #[n(7)]
+    pub(crate) copy: Option<String>,
 }
 
 impl Identity {
@@ -48,7 +51,8 @@ impl Identity {
         let Some(row) = table.get(SHARD, Slice::KEPT, KEY)? else {
             let name = Name::drawn(random_bytes());
             let (cluster, shards, servers) = (None, None, BTreeMap::new());
-            let mut new = Self { name, openings: 0, cluster, shards, servers, version: 0, cluster_id: None };
+            let (version, cluster_id, copy) = (0, None, None);
+            let mut new = Self { name, openings: 0, cluster, shards, servers, version, cluster_id, copy };
             new.write(table)?;
             return Ok(new);
         };
@@ -72,6 +76,17 @@ impl Identity {
     pub(crate) fn settle(&mut self, cluster: Cluster) {
         self.cluster = Some(cluster.name);
         self.cluster_id = self.cluster_id.or(cluster.id);
+    }
+
+    /// Remembers, durably, whether something is wrong with this state.
+    pub(crate) fn set_copy<T: Table>(&mut self, table: &T, why: Option<String>) -> Result<(), StorageError> {
+        if self.copy == why {
+            return Ok(());
+        }
+        let mut next = Self { copy: why, ..self.clone() };
+        next.write(table)?;
+        *self = next;
+        Ok(())
     }
 
     /// Makes it durable.

@@ -90,6 +90,11 @@ pub(crate) enum Request {
         answers: Vec<(u16, Box<Answer>)>,
         reply: Promise<Result<Heard, Refusal>>,
     },
+    /// This state is used twice.
+    Copied {
+        why: String,
+        reply: Promise<Result<(), StorageError>>,
+    },
     Retire {
         reply: Promise<Result<bool, Refusal>>,
     },
@@ -205,6 +210,11 @@ impl<D: Disk> Keeper<D> {
         !open.is_empty() || !open.servers.is_empty()
     }
 
+    /// Remembers, durably, why nothing is handed over from this state; `None`: it is.
+    pub(crate) fn set_copy(&mut self, why: Option<String>) -> Result<(), StorageError> {
+        self.identity.set_copy(&self.table, why)
+    }
+
     pub(crate) fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -267,6 +277,7 @@ impl<D: Disk> Keeper<D> {
             Request::Met { server, reply } => reply.keep(self.meet(server)),
             Request::Visits { server, chosen, reply } => self.visits(server, chosen, reply),
             Request::Answered { server, answers, reply } => self.answered(server, &answers, reply),
+            Request::Copied { why, reply } => reply.keep(self.set_copy(Some(why))),
             Request::Retire { reply } => self.retire(reply),
             Request::Remove { reply } => return Some(End::Removed(reply)),
             Request::Close => return Some(End::Closed),

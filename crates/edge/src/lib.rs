@@ -42,9 +42,12 @@ mod keeper;
 mod options;
 mod promise;
 mod random;
+mod repair;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod watch;
+
+pub use quipu_storage::file::Damage;
 
 pub use self::{
     address::{Address, BadAddress},
@@ -52,5 +55,6 @@ pub use self::{
     edge::{Edge, Reading, Status},
     error::{CountError, InFlight, NotHandedOver, OpenError, RetireError, SyncError},
     options::Options,
+    repair::{examine, repair},
     watch::Watch,
 };

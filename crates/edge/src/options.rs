@@ -28,6 +28,7 @@ pub struct Options {
     after_failure: Waits,
     authorization: Option<String>,
     in_background: bool,
+    is_original: bool,
 }
 
 impl Default for Options {
@@ -48,6 +49,7 @@ impl Options {
             after_failure: Waits { first: Duration::from_millis(200), longest: Duration::from_secs(30) },
             authorization: None,
             in_background: true,
+            is_original: false,
         }
     }
 
@@ -69,6 +71,12 @@ impl Options {
         self
     }
 
+    /// The state is the original, although it was found to be used twice, or was repaired: it hands over again.
+    pub fn original(mut self) -> Self {
+        self.is_original = true;
+        self
+    }
+
     /// How long a connection and an answer may take.
     pub fn timeouts(mut self, connect: Duration, answer: Duration) -> Self {
         (self.connect_max, self.answer_max) = (connect, answer);
@@ -87,7 +95,7 @@ impl Options {
         self
     }
 
-    /// Opens the state in a file, which is made if it does not exist or is empty.
+    /// Opens the state in a file, which is made if it does not exist.
     pub fn open<S: AsRef<str>>(
         self,
         path: impl AsRef<Path>,
@@ -128,6 +136,9 @@ impl Options {
         let signals = Arc::new(Signals::default());
         signals.is_woken.store(!self.in_background, Ordering::Release);
         let mut keeper = Keeper::open(file, self.pending_max, orders.clone(), Arc::clone(&signals))?;
+        if self.is_original {
+            keeper.set_copy(None)?;
+        }
         let Self { sync_every, after_failure, in_background, .. } = self;
         let http = Http::new(self.connect_max, self.answer_max, self.authorization);
         let pace = Pace { sync_every, after_failure, in_background };

@@ -4,10 +4,11 @@
 //! format is that of [exchanges](crate::handoff::exchange): a byte that names it, then CBOR.
 
 use minicbor::{Decode, Encode};
+use quipu_crdt::bounded::Right;
 
 use crate::{
-    Action, Add, Added, Beyond, Command, Inspection, KEY_BYTES_MAX, Limits, OPERATION_ID_BYTES_MAX,
-    OperationId, Outcome, OwnedCommand, Refusal, Reply,
+    Action, Add, Added, Beyond, Command, Inspection, KEY_BYTES_MAX, Limits, Move, OPERATION_ID_BYTES_MAX,
+    OperationId, Outcome, OwnedCommand, Refusal, Reply, SiteId, Spread,
     handoff::exchange::{self, BadExchange},
 };
 
@@ -69,6 +70,34 @@ enum WireAction {
     Inspect,
     #[n(5)]
     Outcome,
+    /// Apart from `Create`: a node that does not know of shares must not create without them.
+    #[n(6)]
+    CreateSpread {
+        #[n(0)]
+        minimum: Option<i64>,
+        #[n(1)]
+        maximum: Option<i64>,
+        #[n(2)]
+        initial: i64,
+        #[n(3)]
+        wait_ms: u64,
+        /// None: all sites the same.
+        #[n(4)]
+        shares: Option<Vec<(SiteId, u64)>>,
+    },
+    #[n(7)]
+    Move {
+        #[n(0)]
+        amount: u64,
+        #[n(1)]
+        right: Option<Right>,
+        #[n(2)]
+        from: SiteId,
+        #[n(3)]
+        to: SiteId,
+        #[n(4)]
+        wait_ms: u64,
+    },
 }
 
 #[derive(Encode, Decode)]
@@ -81,6 +110,9 @@ enum WireReply {
     Reset {
         #[n(0)]
         existed: bool,
+        /// Not said by versions that only tell whether there was a counter.
+        #[n(1)]
+        aside: Option<i64>,
     },
     #[n(3)]
     Created,
@@ -90,6 +122,8 @@ enum WireReply {
     Outcome(#[n(0)] Outcome),
     #[n(6)]
     Refused(#[n(0)] Refusal),
+    #[n(7)]
+    Moved(#[n(0)] u64),
 }
 
 /// The bytes of a command.
@@ -104,8 +138,19 @@ pub fn encode_command(command: Command<'_>) -> Vec<u8> {
         }
         Action::Get => (WireAction::Get, None),
         Action::Reset { to } => (WireAction::Reset { to }, None),
-        Action::Create { limits: Limits { minimum, maximum, initial }, wait_ms } => {
-            (WireAction::Create { minimum, maximum, initial, wait_ms }, None)
+        Action::Create { limits: Limits { minimum, maximum, initial }, spread, wait_ms } => {
+            let spread = match spread {
+                Spread::Creator => WireAction::Create { minimum, maximum, initial, wait_ms },
+                Spread::Even => WireAction::CreateSpread { minimum, maximum, initial, wait_ms, shares: None },
+                Spread::Shares(shares) => {
+                    let shares = Some(shares.to_vec());
+                    WireAction::CreateSpread { minimum, maximum, initial, wait_ms, shares }
+                }
+            };
+            (spread, None)
+        }
+        Action::Move(Move { amount, right, from, to, wait_ms }) => {
+            (WireAction::Move { amount, right, from, to, wait_ms }, None)
         }
         Action::Inspect => (WireAction::Inspect, None),
         Action::Outcome(operation) => (WireAction::Outcome, Some(operation)),
@@ -132,7 +177,16 @@ pub fn decode_command(bytes: &[u8]) -> Result<OwnedCommand, BadExchange> {
         WireAction::Get => Action::Get,
         WireAction::Reset { to } => Action::Reset { to },
         WireAction::Create { minimum, maximum, initial, wait_ms } => {
-            Action::Create { limits: Limits { minimum, maximum, initial }, wait_ms }
+            let limits = Limits { minimum, maximum, initial };
+            Action::Create { limits, spread: Spread::Creator, wait_ms }
+        }
+        WireAction::CreateSpread { minimum, maximum, initial, wait_ms, ref shares } => {
+            let limits = Limits { minimum, maximum, initial };
+            let spread = shares.as_deref().map_or(Spread::Even, Spread::Shares);
+            Action::Create { limits, spread, wait_ms }
+        }
+        WireAction::Move { amount, right, from, to, wait_ms } => {
+            Action::Move(Move { amount, right, from, to, wait_ms })
         }
         WireAction::Inspect => Action::Inspect,
         WireAction::Outcome => Action::Outcome(operation.ok_or_else(|| bad("no id to ask for"))?),
@@ -145,10 +199,11 @@ pub fn encode_reply(reply: Reply) -> Vec<u8> {
     let reply = match reply {
         Reply::Added(added) => WireReply::Added(added),
         Reply::Value(value) => WireReply::Value(value),
-        Reply::Reset { existed } => WireReply::Reset { existed },
+        Reply::Reset { aside } => WireReply::Reset { existed: aside.is_some(), aside },
         Reply::Created => WireReply::Created,
         Reply::Inspected(inspection) => WireReply::Inspected(inspection),
         Reply::Outcome(outcome) => WireReply::Outcome(outcome),
+        Reply::Moved(amount) => WireReply::Moved(amount),
         Reply::Refused(refusal) => WireReply::Refused(refusal),
         Reply::Visited(_) | Reply::Visits(_) | Reply::Estate(_) | Reply::Adopted(_) => {
             WireReply::Refused(Refusal::BadVisit("no answer to a command".to_owned()))
@@ -162,10 +217,11 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Reply, BadExchange> {
     Ok(match exchange::decode_within(CALL_BYTES_MAX, bytes)? {
         WireReply::Added(added) => Reply::Added(added),
         WireReply::Value(value) => Reply::Value(value),
-        WireReply::Reset { existed } => Reply::Reset { existed },
+        WireReply::Reset { existed, aside } => Reply::Reset { aside: aside.or(existed.then_some(0)) },
         WireReply::Created => Reply::Created,
         WireReply::Inspected(inspection) => Reply::Inspected(inspection),
         WireReply::Outcome(outcome) => Reply::Outcome(outcome),
+        WireReply::Moved(amount) => Reply::Moved(amount),
         WireReply::Refused(refusal) => Reply::Refused(refusal),
     })
 }

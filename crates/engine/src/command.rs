@@ -1,7 +1,7 @@
 //! What clients ask of one key, and what they are told.
 
 use minicbor::{Decode, Encode};
-use quipu_crdt::Pn;
+use quipu_crdt::{Pn, bounded::Right};
 
 use crate::{
     SiteId,
@@ -36,8 +36,10 @@ pub enum Action<'a> {
     },
     /// Define a bounded counter.
     Create {
-        /// Its definition.
+        /// Its bounds and first value.
         limits: Limits,
+        /// Who holds the rights in the beginning.
+        spread: Spread<'a>,
         /// How long to wait, in milliseconds, until all sites have it. It takes effect then, whoever waits.
         wait_ms: u64,
     },
@@ -45,6 +47,35 @@ pub enum Action<'a> {
     Inspect,
     /// Ask what became of an operation.
     Outcome(OperationId<'a>),
+    /// Let one site pass rights of a bounded counter on to another.
+    Move(Move),
+}
+
+/// Who holds the rights of a new bounded counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Spread<'a> {
+    /// The site that creates it.
+    #[default]
+    Creator,
+    /// All sites of the cluster, the same.
+    Even,
+    /// These sites, in proportion to their shares.
+    Shares(&'a [(SiteId, u64)]),
+}
+
+/// Rights that are to go from one site to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Move {
+    /// How many; fewer go if the giver has fewer.
+    pub amount: u64,
+    /// Of which kind; it need not be said of a counter with one bound.
+    pub right: Option<Right>,
+    /// Who passes them on.
+    pub from: SiteId,
+    /// Who gets them.
+    pub to: SiteId,
+    /// How long to wait, in milliseconds, for the giver, if that is another site.
+    pub wait_ms: u64,
 }
 
 /// A change of a counter by an amount.
@@ -92,12 +123,20 @@ pub struct OperationId<'a> {
     pub id: &'a [u8],
 }
 
+impl<'a> OperationId<'a> {
+    /// An operation of which only what is stored of its id is known. No client has an empty name.
+    pub fn stored(id: &'a [u8; 16]) -> Self {
+        Self { producer: b"", id }
+    }
+}
+
 /// A command that has left the buffer it was parsed from.
 #[derive(Debug)]
 pub struct OwnedCommand {
     key: Box<[u8]>,
     operation: Option<OwnedOperation>,
-    /// Its operation is in `operation`.
+    shares: Box<[(SiteId, u64)]>,
+    /// Its operation is in `operation`, its shares are in `shares`.
     action: Action<'static>,
 }
 
@@ -113,18 +152,30 @@ const ELSEWHERE: OperationId<'static> = OperationId { producer: b"", id: b"" };
 impl OwnedCommand {
     /// Copies what the command borrows.
     pub fn new(command: Command<'_>) -> Self {
+        let mut shares: Box<[_]> = Box::default();
         let (action, operation) = match command.action {
             Action::Add { add, operation: None } => (Action::Add { add, operation: None }, None),
             Action::Add { add, operation } => (Action::Add { add, operation: Some(ELSEWHERE) }, operation),
             Action::Outcome(operation) => (Action::Outcome(ELSEWHERE), Some(operation)),
             Action::Get => (Action::Get, None),
             Action::Reset { to } => (Action::Reset { to }, None),
-            Action::Create { limits, wait_ms } => (Action::Create { limits, wait_ms }, None),
+            Action::Create { limits, spread, wait_ms } => {
+                let spread = match spread {
+                    Spread::Creator => Spread::Creator,
+                    Spread::Even => Spread::Even,
+                    Spread::Shares(given) => {
+                        shares = given.into();
+                        Spread::Shares(&[])
+                    }
+                };
+                (Action::Create { limits, spread, wait_ms }, None)
+            }
             Action::Inspect => (Action::Inspect, None),
+            Action::Move(it) => (Action::Move(it), None),
         };
         let operation = operation
             .map(|OperationId { producer, id }| OwnedOperation { producer: producer.into(), id: id.into() });
-        Self { key: command.key.into(), operation, action }
+        Self { key: command.key.into(), operation, shares, action }
     }
 
     /// The command.
@@ -136,13 +187,16 @@ impl OwnedCommand {
         let action = match self.action {
             Action::Add { add, operation } => Action::Add { add, operation: operation.map(|_| elsewhere()) },
             Action::Outcome(_) => Action::Outcome(elsewhere()),
+            Action::Create { limits, spread: Spread::Shares(_), wait_ms } => {
+                Action::Create { limits, spread: Spread::Shares(&self.shares), wait_ms }
+            }
             other => other,
         };
         Command { key: &self.key, action }
     }
 }
 
-/// The definition of a bounded counter.
+/// The bounds of a counter, and what it begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// The value is never less.
@@ -162,8 +216,8 @@ pub enum Reply {
     Value(Option<i64>),
     /// To [`Action::Reset`].
     Reset {
-        /// Was there a counter?
-        existed: bool,
+        /// What was set aside: the value as this site knew it. `None`: there was no counter.
+        aside: Option<i64>,
     },
     /// To [`Action::Create`].
     Created,
@@ -171,6 +225,8 @@ pub enum Reply {
     Inspected(Option<Box<Inspection>>),
     /// To [`Action::Outcome`].
     Outcome(Outcome),
+    /// To [`Action::Move`]: so many rights have moved.
+    Moved(u64),
     /// To a visit of an edge or a relay.
     Visited(Box<Answer>),
     /// What a relay has to say to a parent, by the shards of the cluster.
@@ -295,11 +351,8 @@ pub enum Refusal {
     Overflow,
     /// The limits of the command, or too few rights for those of the counter.
     #[error(
-        "{amount} would take the counter beyond its {bound} {limit}: it is at {value}, and at most {available} can be \
-         {verb} here{elsewhere}; nothing was counted",
-        bound = if *amount < 0 { "minimum" } else { "maximum" },
-        verb = if *amount < 0 { "subtracted" } else { "added" },
-        elsewhere = describe_rights(elsewhere)
+        "{}; nothing was counted",
+        describe_bounds(&OutOfBounds { amount: *amount, limit: *limit, value: *value, available: *available, elsewhere, in_all: *in_all })
     )]
     #[n(1)]
     OutOfBounds {
@@ -318,6 +371,9 @@ pub enum Refusal {
         /// Which other sites have rights, as far as this one knows, and how many.
         #[cbor(n(4), with = "crate::call::wide::of_sites")]
         elsewhere: Vec<(SiteId, u128)>,
+        /// How many rights there are at all sites, if there are enough for more, but not at this one.
+        #[n(5)]
+        in_all: Option<u64>,
     },
     /// Not all sites have heard of the definition.
     #[error(
@@ -510,6 +566,46 @@ pub enum Refusal {
     #[error("this counter is moving to another node of the site; nothing was counted. Try again")]
     #[n(25)]
     NotHere,
+    /// The site was removed from the cluster: what it counted would reach nobody.
+    #[error("{0}; nothing was counted. Use another site")]
+    #[n(26)]
+    Removed(#[n(0)] String),
+    /// The site runs from an old copy of its folder: what it counted would be lost.
+    #[error("{0}; nothing was counted. Use another site")]
+    #[n(27)]
+    OldCopy(#[n(0)] String),
+    /// The site is about to leave the cluster in order.
+    #[error(
+        "this site is about to leave the cluster (`quipu site stay` takes that back); nothing was counted. Use another site"
+    )]
+    #[n(28)]
+    SiteLeaves,
+    /// No site holds rights of this counter.
+    #[error("this is no counter with bounds, so that no site holds rights of it; nothing was moved")]
+    #[n(32)]
+    NotBounded,
+    /// Rights cannot be passed on so.
+    #[error("{0}; nothing was moved")]
+    #[n(33)]
+    CannotMove(#[n(0)] String),
+    /// The site that holds the rights has not answered.
+    #[error(
+        "site {site} was asked to pass the rights on and has not answered within {wait_ms} ms{}; nothing has moved as far as \
+         is known here, and it may still. COUNTER.RIGHTS shows it",
+        if *connected { "" } else { ", because there is no link to it" }
+    )]
+    #[n(34)]
+    NotMovedYet {
+        /// Who was asked.
+        #[n(0)]
+        site: SiteId,
+        /// For how long.
+        #[n(1)]
+        wait_ms: u64,
+        /// Is there a link to it?
+        #[n(2)]
+        connected: bool,
+    },
 }
 
 fn describe_sites(sites: &[SiteId]) -> String {
@@ -517,10 +613,46 @@ fn describe_sites(sites: &[SiteId]) -> String {
     format!("site{} {}", if names.len() == 1 { "" } else { "s" }, names.join(", "))
 }
 
-fn describe_rights(elsewhere: &[(SiteId, u128)]) -> String {
-    if elsewhere.is_empty() {
-        return String::new();
+/// What [`Refusal::OutOfBounds`] says, for [`describe_bounds`].
+struct OutOfBounds<'a> {
+    amount: i64,
+    limit: i64,
+    value: i64,
+    available: u64,
+    elsewhere: &'a [(SiteId, u128)],
+    in_all: Option<u64>,
+}
+
+/// A site that lacks rights says who has them; the counter itself may be far from its bound.
+fn describe_bounds(it: &OutOfBounds<'_>) -> String {
+    let OutOfBounds { amount, limit, value, available, elsewhere, in_all } = *it;
+    let (bound, verb) = if amount < 0 { ("minimum", "subtracted") } else { ("maximum", "added") };
+    match in_all {
+        Some(in_all) => format!(
+            "{amount} cannot be counted here: the counter is at {value}, its {bound} is {limit}, and this site holds \
+             {available} of the {in_all} units that can be {verb}; {others}",
+            others = describe_rights(elsewhere, in_all.saturating_sub(available))
+        ),
+        None => format!(
+            "{amount} would take the counter beyond its {bound} {limit}: it is at {value}, and at most {available} can be \
+             {verb}"
+        ),
     }
-    let sites: Vec<_> = elsewhere.iter().map(|(site, rights)| format!("{rights} at site {site}")).collect();
-    format!(" and, as far as is known here, {}", sites.join(", "))
+}
+
+/// Who holds the `missing` rights that are not here.
+pub(crate) fn describe_rights(elsewhere: &[(SiteId, u128)], missing: u64) -> String {
+    let missing = u128::from(missing);
+    let told: u128 = elsewhere.iter().map(|(_, rights)| rights).sum();
+    if let [(site, _)] = elsewhere
+        && told == missing
+    {
+        return format!("site {site} holds {}", if missing == 1 { "it" } else { "them" });
+    }
+    let mut parts: Vec<_> =
+        elsewhere.iter().map(|(site, rights)| format!("site {site} holds {rights}")).collect();
+    if told < missing {
+        parts.push(format!("{} wait until operations are settled or sites are heard from", missing - told));
+    }
+    parts.join(", ")
 }

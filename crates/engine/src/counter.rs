@@ -259,7 +259,8 @@ impl Counter {
                 let mut sites: BTreeMap<SiteId, Pn> =
                     bounded.rows().iter().map(|(site, row)| (*site, row.counted)).collect();
                 let receivers = bounded.rows().values().flat_map(|row| row.passed_on.keys());
-                for site in receivers.chain([&own, bounded.definition().creator()]) {
+                let definition = bounded.definition();
+                for site in receivers.chain([&own, definition.creator()]).chain(definition.first_holders()) {
                     sites.entry(*site).or_default();
                 }
                 sites.into_iter().collect()
@@ -270,10 +271,14 @@ impl Counter {
     /// Bytes on the heap, roughly.
     pub(crate) fn heap_bytes(&self) -> usize {
         const ROW_BYTES: usize = 160;
+        const WITNESS_BYTES: usize = 24;
         match self {
             Self::Plain(_) => 0,
             Self::Shared(shared) => ROW_BYTES * (1 + shared.rows.len()),
-            Self::Bounded(bounded) => ROW_BYTES * (1 + bounded.rows().len()),
+            Self::Bounded(bounded) => {
+                let witnesses = bounded.rows().values().flat_map(|row| &row.witnesses).map(Vec::len);
+                ROW_BYTES * (1 + bounded.rows().len()) + WITNESS_BYTES * witnesses.sum::<usize>()
+            }
         }
     }
 }

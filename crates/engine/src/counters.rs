@@ -7,7 +7,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use std::hash::BuildHasher;
 
-use crate::counter::Counter;
+use crate::{counter::Counter, record::Before};
 
 /// Entries are allocated so many at a time: a slab that doubled would waste half of what it has.
 const CHUNK_ENTRIES: usize = 1024;
@@ -33,14 +33,16 @@ pub(crate) struct Flags {
     pub(crate) fresh: bool,
     /// The table has a row for it that is not deleted.
     pub(crate) in_table: bool,
+    /// How it was before what no other site has heard of is noted.
+    pub(crate) noted: bool,
 }
 
 impl Flags {
-    const BITS: u32 = 6;
+    const BITS: u32 = 7;
 
     fn pack(self) -> u64 {
-        let Self { used, touched, unsaved, saving, fresh, in_table } = self;
-        let bits = [used, touched, unsaved, saving, fresh, in_table];
+        let Self { used, touched, unsaved, saving, fresh, in_table, noted } = self;
+        let bits = [used, touched, unsaved, saving, fresh, in_table, noted];
         bits.into_iter().fold(0, |packed, bit| packed << 1 | u64::from(bit))
     }
 
@@ -53,6 +55,7 @@ impl Flags {
             saving: bit(3),
             fresh: bit(4),
             in_table: bit(5),
+            noted: bit(6),
         }
     }
 }
@@ -108,6 +111,9 @@ pub(crate) struct Counters {
     hasher: FixedState,
     hand: usize,
     bytes: usize,
+    /// Counters are noted as they were before their first change after this number.
+    note_since: Option<u64>,
+    noted: Vec<Before>,
 }
 
 /// Where an index points.
@@ -131,6 +137,8 @@ impl Counters {
             hasher: FixedState::with_seed(seed),
             hand: 0,
             bytes: 0,
+            note_since: None,
+            noted: Vec::new(),
         }
     }
 
@@ -156,8 +164,36 @@ impl Counters {
         entry(&self.chunks, index)
     }
 
-    /// Changes an entry, and keeps account of what it costs.
+    /// From now on counters are noted as they were before their first change after this number, or not any more.
+    pub(crate) fn note_since(&mut self, since: Option<u64>) {
+        self.note_since = since;
+        self.noted.clear();
+    }
+
+    /// What was noted since this was last called.
+    pub(crate) fn take_noted(&mut self) -> Vec<Before> {
+        std::mem::take(&mut self.noted)
+    }
+
+    /// Changes a counter.
     pub(crate) fn change<R>(&mut self, index: Index, change: impl FnOnce(&mut Entry) -> R) -> R {
+        if let Some(since) = self.note_since {
+            self.note(index, since);
+        }
+        self.put(index, change)
+    }
+
+    fn note(&mut self, index: Index, since: u64) {
+        let (chunk, at) = place(index);
+        let entry = &mut self.chunks[chunk][at];
+        if entry.version() <= since && !entry.flag(|flags| std::mem::replace(&mut flags.noted, true)) {
+            let (key, version, counter) = (entry.key.clone(), entry.version(), entry.counter.clone());
+            self.noted.push(Before { key, version, counter, since });
+        }
+    }
+
+    /// Puts into an entry what was stored of it, or says of it what is stored, and keeps account of what it costs.
+    pub(crate) fn put<R>(&mut self, index: Index, change: impl FnOnce(&mut Entry) -> R) -> R {
         let (chunk, at) = place(index);
         let entry = &mut self.chunks[chunk][at];
         let before = entry.bytes();

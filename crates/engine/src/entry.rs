@@ -75,17 +75,19 @@ pub(crate) struct Part {
     pub(crate) end: u64,
 }
 
+impl What {
+    /// The lowest site keeps a count: what was taken back for a higher one, or for itself, nobody has written.
+    pub(crate) fn contradicts_itself(&self) -> bool {
+        matches!(self, Self::Cancelled(cancellation) if cancellation.kept_by >= cancellation.of)
+    }
+}
+
 impl Entry {
     pub(crate) fn count(&self) -> Option<&Count> {
         match &self.what {
             What::Counted(count) => Some(count),
             What::Cancelled(_) => None,
         }
-    }
-
-    /// The lowest site keeps a count: what was taken back for a higher one, or for itself, nobody has written.
-    pub(crate) fn contradicts_itself(&self) -> bool {
-        matches!(&self.what, What::Cancelled(cancellation) if cancellation.kept_by >= cancellation.of)
     }
 
     /// Bytes in memory and on the wire, roughly.

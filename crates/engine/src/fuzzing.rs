@@ -1,9 +1,10 @@
 //! What fuzzers give bytes to: everything that reads stored bytes, and a shard that goes on with what was read.
 
-use quipu_storage::{Page, Row, Slice};
+use quipu_storage::{Page, Position, Row, Slice};
 
 use crate::{
-    Action, Add, Beyond, Command, Limits, Membership, Moment, OperationId, Settings, Shard, SiteId, Ticket,
+    Action, Add, Beyond, Command, Limits, Membership, Moment, OperationId, Settings, Shard, SiteId, Spread,
+    Ticket,
     counter::Counter,
     operations::{Run, decode_page},
     record::{self, Contents},
@@ -55,9 +56,9 @@ fn read_counter(row: &Row) -> bool {
 
 fn read_record(bytes: &[u8]) -> bool {
     let Ok(contents) = record::decode_record(bytes) else { return false };
-    let Contents { summary, changes, operations, entries, handed } = &contents;
+    let Contents { summary, changes, operations, entries, handed, before } = &contents;
     let written = changes.iter().map(|change| (change.key, change.version, change.counter.as_ref()));
-    let again = record::encode_record(summary, written, operations, entries, handed);
+    let again = record::encode_record(summary, written, operations, entries, handed, before);
     assert_eq!(record::decode_record(&again).ok().as_ref(), Some(&contents));
     let records = std::iter::once(bytes);
     let mut shard = Shard::recover(Settings::default(), &alone(), Stored::default(), records, NOW.elapsed_ms)
@@ -81,7 +82,11 @@ fn exercise(shard: &mut Shard, key: &[u8]) {
         Action::Reset { to: Some(-1) },
         Action::Inspect,
         Action::Reset { to: None },
-        Action::Create { limits: Limits { minimum: Some(0), maximum: None, initial: 3 }, wait_ms: 0 },
+        Action::Create {
+            limits: Limits { minimum: Some(0), maximum: None, initial: 3 },
+            spread: Spread::Creator,
+            wait_ms: 0,
+        },
         Action::Add { add: add(-1, Beyond::Skip), operation: None },
     ];
     for action in actions {
@@ -89,7 +94,7 @@ fn exercise(shard: &mut Shard, key: &[u8]) {
         let record = shard.seal(NOW.elapsed_ms).record;
         assert!(record.is_none_or(|record| record::decode_record(&record).is_ok()));
     }
-    let writes = shard.capture(NOW.elapsed_ms);
+    let writes = shard.capture(NOW.elapsed_ms, Position(0));
     assert!(writes.is_none_or(|writes| writes.iter().all(|write| write.row.version > 0)));
     shard.saved();
     let listing = shard.list(ListFrom { prefix: b"", after: None, limit: 10 }, &Page::default());

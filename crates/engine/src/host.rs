@@ -33,6 +33,7 @@ pub use self::{
 use crate::{
     Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
     Refusal, Reply, Settings, Shard, SiteId, Ticket,
+    coverage::{Branch, reached},
     handoff::HandoffStats,
     operations::decode_page,
     record::{TIME_KEY, encode_row, row_key},
@@ -67,7 +68,7 @@ pub enum OpenError {
         asked: SiteId,
     },
     /// Stored bytes are not what was written.
-    #[error("shard {shard}: {why}. Nothing was changed; restore this folder from a copy")]
+    #[error("shard {shard}: {why}. Nothing was changed")]
     Unreadable {
         /// The shard.
         shard: u16,
@@ -96,8 +97,22 @@ impl Released {
     /// The batch was not stored: everybody whose command was in it hears why.
     fn refuse(&mut self, outputs: Outputs, refusal: &Refusal) {
         let refused =
-            outputs.replies.into_iter().map(|(ticket, _)| (ticket, Reply::Refused(refusal.clone())));
+            outputs.replies.into_iter().map(|(ticket, _)| (ticket, Reply::refused(refusal.clone())));
         self.replies.extend(refused);
+    }
+
+    /// It is not known whether the batch was stored. Whoever has only read is not left in doubt about a count.
+    fn doubt(&mut self, outputs: Outputs, in_doubt: &Refusal) {
+        let doubted = outputs.replies.into_iter().map(|(ticket, reply)| {
+            let refusal = match reply {
+                Reply::Value(_) | Reply::Inspected(_) | Reply::Outcome(_) | Reply::Refused(_) => {
+                    &Refusal::NotHere
+                }
+                _ => in_doubt,
+            };
+            (ticket, Reply::Refused(refusal.clone()))
+        });
+        self.replies.extend(doubted);
     }
 }
 
@@ -236,6 +251,8 @@ pub struct Host<L, T> {
     round: u64,
     checkpoints: u64,
     logged_bytes: u64,
+    /// Why the store has refused the last commit, if it did.
+    refusing: Option<String>,
 }
 
 impl<L, T> std::fmt::Debug for Host<L, T> {
@@ -273,6 +290,7 @@ impl<L: Log, T: Table> Host<L, T> {
             round: 0,
             checkpoints: 0,
             logged_bytes: 0,
+            refusing: None,
         }
     }
 
@@ -291,7 +309,7 @@ impl<L: Log, T: Table> Host<L, T> {
     pub fn submit(&mut self, id: ShardId, ticket: Ticket, command: Command<'_>, now: Moment) {
         let table = self.store.table();
         let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
-            return self.refused.replies.push((ticket, Reply::Refused(Refusal::NotHere)));
+            return self.refused.replies.push((ticket, Reply::refused(Refusal::NotHere)));
         };
         let now = running.clock.at(now);
         let ready = match running.state.refusal() {
@@ -299,7 +317,7 @@ impl<L: Log, T: Table> Host<L, T> {
             Some(refusal) => Err(refusal),
         };
         if let Err(refusal) = ready {
-            return self.refused.replies.push((ticket, Reply::Refused(refusal)));
+            return self.refused.replies.push((ticket, Reply::refused(refusal)));
         }
         running.shard.apply(ticket, command, now);
         self.mark_pending(id);
@@ -438,19 +456,24 @@ impl<L: Log, T: Table> Host<L, T> {
                 running.position = position;
                 running.confirmed = epoch;
                 running.shard.committed();
+                self.refusing = None;
                 self.logged_bytes += bytes;
                 self.unflushed |= self.flush == Flush::Later;
                 released.extend(outputs);
             }
             Stored::Fenced => {
+                reached(Branch::CommitFenced);
                 running.state = State::Lost;
                 released.refuse(outputs, &Refusal::NotHere);
             }
             Stored::Failed(error) => {
+                reached(Branch::CommitFailed);
                 released.refuse(outputs, &Refusal::NotStored(error.to_string()));
+                self.refusing = Some(error.to_string());
                 self.reload(id, now);
             }
             Stored::Unknown(error) => {
+                reached(Branch::CommitUnknown);
                 running.state = State::Unsettled { outputs, why: error.to_string() };
             }
         }
@@ -470,6 +493,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let Some(running) = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut) else {
             return;
         };
+        reached(Branch::Reloaded);
         running.capturing = None;
         let now_ms = running.time_ms(now);
         let shard = recovered.and_then(|recovered| {
@@ -483,7 +507,10 @@ impl<L: Log, T: Table> Host<L, T> {
                 State::Live
             }
             Err(OpenError::Storage(StorageError::Fenced(_))) => State::Lost,
-            Err(error) => State::Broken { why: error.to_string() },
+            Err(error) => {
+                reached(Branch::ReloadFailed);
+                State::Broken { why: error.to_string() }
+            }
         };
     }
 
@@ -514,18 +541,24 @@ impl<L: Log, T: Table> Host<L, T> {
         let State::Unsettled { outputs, why } = mem::replace(&mut running.state, State::Live) else { return };
         match settled {
             Settled::Committed { position } => {
+                reached(Branch::UnknownStored);
                 running.position = position;
                 running.shard.committed();
                 released.extend(outputs);
             }
-            Settled::Unknown(error) => running.state = State::Unsettled { outputs, why: error.to_string() },
+            Settled::Unknown(error) => {
+                reached(Branch::UnknownStill);
+                running.state = State::Unsettled { outputs, why: error.to_string() };
+            }
             Settled::Lost => {
+                reached(Branch::UnknownLost);
                 running.state = State::Lost;
-                released.refuse(outputs, &self.discipline.in_doubt(why));
+                released.doubt(outputs, &self.discipline.in_doubt(why));
             }
             Settled::Nothing => {
+                reached(Branch::UnknownNothing);
                 // The store does not know of it any more, so it cannot come to be stored: look what there is.
-                released.refuse(outputs, &Refusal::InDoubt(why));
+                released.doubt(outputs, &Refusal::InDoubt(why));
                 self.reload(id, now);
             }
         }
@@ -547,8 +580,11 @@ impl<L: Log, T: Table> Host<L, T> {
             self.begin_checkpoint(id, now);
         }
         self.drop_slices(id, floor, now_ms);
-        let table = self.store.table();
-        let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
+        let (table, is_flushed) = (self.store.table(), !self.unflushed);
+        let mut running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
+        if let Some(running) = running.as_deref_mut().filter(|_| is_flushed) {
+            incarnation::sweep_up(table, running);
+        }
         // What cannot be read stays cold, and is looked up.
         running.is_some_and(|running| recovery::warm(table, id, &mut running.shard, now_ms).unwrap_or(false))
     }
@@ -572,6 +608,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let row = Row { version: now_ms, bytes: encode_row(&now_ms) };
         let time = Write { slice: Slice::KEPT, key: TIME_KEY.to_vec(), row };
         if table.put(id, &[time]).and_then(|()| table.drop_slices(id, floor)).is_ok() {
+            reached(Branch::SlicesDropped);
             running.floor = floor;
         }
     }
@@ -579,12 +616,15 @@ impl<L: Log, T: Table> Host<L, T> {
     fn begin_checkpoint(&mut self, id: ShardId, now: Moment) {
         let round = self.round;
         let under_way = self.shards.iter().flatten().filter(|running| running.capturing.is_some()).count();
-        if under_way >= CHECKPOINTS_MAX {
+        // The list of settled entries tells of two checkpoints, of which the older one must be complete.
+        let is_unmarked = self.marks.iter().any(|mark| mark.shard == id);
+        if under_way >= CHECKPOINTS_MAX || is_unmarked {
+            reached(Branch::CheckpointFull);
             return;
         }
         let Some(running) = self.running(id) else { return };
         let (position, now_ms) = (running.position, running.time_ms(now));
-        let Some(rows) = running.shard.capture(now_ms) else { return };
+        let Some(rows) = running.shard.capture(now_ms, position) else { return };
         running.capturing = Some(position);
         running.captured_ms = Some(now_ms);
         running.round = round;
@@ -600,7 +640,10 @@ impl<L: Log, T: Table> Host<L, T> {
             None => match self.discipline.checkpoint(&mut self.store, id, position, &rows) {
                 Ok(()) => self.finish_checkpoint(id, position),
                 // The log has it all; it will be tried again from there.
-                Err(_) => self.reload(id, now),
+                Err(_) => {
+                    reached(Branch::CheckpointFailed);
+                    self.reload(id, now);
+                }
             },
         }
     }
@@ -621,6 +664,7 @@ impl<L: Log, T: Table> Host<L, T> {
         if log.checkpoint(&self.marks).is_ok() {
             return self.marks.clear();
         }
+        reached(Branch::MarkStuck);
         // One that cannot be moved does not hold up the others. Those that can be later keep the log until then.
         self.marks.retain(|mark| match log.checkpoint(&[*mark]) {
             Ok(()) => false,
@@ -700,6 +744,22 @@ impl<L: Log, T: Table> Host<L, T> {
         self.checkpointer.as_ref().and_then(|checkpointer| checkpointer.failure())
     }
 
+    /// Why the store refuses commits, if it has refused the last one.
+    pub fn refusing(&self) -> Option<&str> {
+        self.refusing.as_deref()
+    }
+
+    /// Tries, with the next batch, whether the store takes commits again.
+    pub fn probe(&mut self) {
+        let is_live = |running: &&Running| matches!(running.state, State::Live);
+        let live = self.shards.iter().flatten().map(Box::as_ref).find(is_live).map(|running| running.id);
+        match live {
+            Some(id) => self.confirm(id),
+            // There is nothing that it could refuse.
+            None => self.refusing = None,
+        }
+    }
+
     /// Numbers for people.
     pub fn stats(&self) -> HostStats {
         let mut stats = HostStats {
@@ -723,6 +783,12 @@ impl<L: Log, T: Table> Host<L, T> {
             stats.filter.error_estimate = stats.filter.error_estimate.max(filter.error_estimate);
         }
         stats
+    }
+
+    /// How many counters exist in a shard that is open.
+    pub fn live_in(&self, id: ShardId) -> Option<u64> {
+        let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
+        running.filter(|it| !matches!(it.state, State::Lost)).map(|running| running.shard.live())
     }
 
     /// How many counters exist.
@@ -759,8 +825,12 @@ fn prepare<T: Table>(table: &T, running: &mut Running, command: &Command<'_>) ->
         })?;
         found = page.iter().find(|operation| operation.hash == hash).map(|operation| operation.counted);
         if found.is_some() {
+            reached(Branch::RepeatStored);
             break;
         }
+    }
+    if found.is_none() {
+        reached(Branch::RepeatNotStored);
     }
     running.shard.recall(hash, found);
     Ok(())

@@ -9,6 +9,7 @@ mod command;
 pub mod council;
 mod counter;
 mod counters;
+pub mod coverage;
 mod entry;
 #[cfg(feature = "testing")]
 pub mod fuzzing;
@@ -27,19 +28,22 @@ mod site;
 mod slot;
 
 pub use command::{
-    Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, OperationId, Outcome, OwnedCommand,
-    Refusal, Reply, SiteView,
+    Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, Move, OperationId, Outcome,
+    OwnedCommand, Refusal, Reply, SiteView, Spread,
 };
 pub use council::Council;
 pub use host::{Envelope, Host, HostStats, OpenError, Overdue, Released, Unfinished, withdrawn};
 pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};
-pub use quipu_crdt::Pn;
+pub use quipu_crdt::{Pn, bounded::Right};
 pub use rules::{Rule, Rules};
 pub use settings::{BadWindow, Moment, Settings, Window, WindowMode};
-pub use shard::{Event, Listing, Outputs, Sealed, Shard, ShardAudit, SiteAudit, Ticket, Unreadable};
-pub use site::SiteId;
+pub use shard::{
+    Event, Listing, Outputs, Sealed, Shard, ShardAudit, SiteAudit, Suspicion, Suspicious, Ticket, Uncounted,
+    Unreadable,
+};
+pub use site::{BadSiteId, SiteId};
 pub use slot::{SLOTS, Shards, hash_tag, slot_of};
 
 /// The longest key.

@@ -230,6 +230,7 @@ impl Keeper {
         }
         // Whoever looked before this was seen may have found silence, if it came too late.
         if clock() >= self.trust.until_ms {
+            crate::coverage::reached(crate::coverage::Branch::TrustLapsed);
             self.trust.epoch += 1;
         }
         self.trust.until_ms = began_ms + self.silence_ms * TRUSTED_PERCENT / 100;

@@ -37,6 +37,9 @@ pub(crate) struct OperationHash(u128);
 
 impl OperationHash {
     pub(crate) fn of(key: &[u8], operation: OperationId<'_>) -> Self {
+        if let (b"", Ok(bytes)) = (operation.producer, operation.id.try_into()) {
+            return Self(u128::from_be_bytes(bytes));
+        }
         let mut hash = Xxh3::new();
         for part in [key, operation.producer, operation.id] {
             // With its length, so that no two triples have the same bytes.
@@ -44,6 +47,16 @@ impl OperationHash {
             hash.update(part);
         }
         Self(hash.digest128())
+    }
+
+    /// Half of it, by which an operation is witnessed in rows.
+    pub(crate) fn half(self) -> u64 {
+        u64::try_from(self.0 & u128::from(u64::MAX)).unwrap_or(u64::MAX)
+    }
+
+    /// The id of [`OperationId::stored`].
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        self.0.to_be_bytes()
     }
 
     fn element(self) -> ElementHash {
@@ -81,7 +94,7 @@ pub(crate) struct Counted {
     /// Until when it is remembered, in the shard's time.
     #[n(3)]
     pub(crate) expires_ms: u64,
-    /// Where it was counted, if elsewhere.
+    /// Where it was counted, if not at the first incarnation of this site. (A restored copy keeps what it remembers.)
     #[n(4)]
     pub(crate) site: Option<SiteId>,
     /// When its id was made, if that tells.
@@ -92,8 +105,14 @@ pub(crate) struct Counted {
 impl Counted {
     pub(crate) fn answer(&self, own: SiteId) -> Added {
         let Self { value, applied, site, .. } = *self;
-        Added { value, applied, repeated: true, site: site.unwrap_or(own) }
+        let first = SiteId { incarnation: 0, ..own };
+        Added { value, applied, repeated: true, site: site.unwrap_or(first) }
     }
+}
+
+/// Where something was counted, as [`Counted`] says it at this site.
+pub(crate) fn elsewhere(site: SiteId, own: SiteId) -> Option<SiteId> {
+    (site != SiteId { incarnation: 0, ..own }).then_some(site)
 }
 
 /// An operation with its name, as it is logged and stored.

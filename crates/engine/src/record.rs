@@ -10,6 +10,7 @@ use crate::{
     counters::VERSION_MAX,
     entry::Entry,
     handoff::Handed,
+    links::Runs,
     operations::{Operation, SLICE_MS, slice_of},
 };
 
@@ -20,8 +21,12 @@ const FORMAT: u8 = 1;
 const COUNTER: u8 = b'k';
 /// The row of an entry that is not settled begins with this.
 pub(crate) const OPEN_ENTRY: u8 = b'o';
+/// The row that lists entries which are settled, and whose rows are still there.
+pub(crate) const GONE_KEY: &[u8] = b"g";
 /// Rows about handoffs begin with this.
 pub(crate) const DESK: u8 = b'h';
+/// The row of a counter as it was before what no other site has heard of begins with this.
+pub(crate) const BEFORE: u8 = b'b';
 /// The row that lists the counters under which something is parked.
 pub(crate) const PARKED_KEY: &[u8] = b"p";
 /// The row that sums a shard up.
@@ -66,6 +71,51 @@ pub(crate) struct Summary {
     /// Ids that tell that they were made then, or before, may have been forgotten.
     #[n(8)]
     pub(crate) forgotten_ms: Option<u64>,
+    /// What no other site has heard of begins here; none, if one has heard from this site since it was started.
+    #[n(9)]
+    pub(crate) unheard: Option<Unheard>,
+    /// What was undone when this became another incarnation of its site.
+    #[n(10)]
+    pub(crate) undone: Option<Undone>,
+}
+
+/// The end of a stream that nobody else has heard of. What comes there is another site's word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Undone {
+    /// The incarnation before.
+    #[n(0)]
+    pub(crate) site: SiteId,
+    /// What came after this was undone.
+    #[n(1)]
+    pub(crate) position: u64,
+}
+
+/// Where the shard stood when its site was started. Until another site has spoken to it since, nobody knows whether it
+/// goes on from an old copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Unheard {
+    /// The number of the last change.
+    #[n(0)]
+    pub(crate) changes: u64,
+    /// The last one of the own stream.
+    #[n(1)]
+    pub(crate) position: u64,
+}
+
+/// A counter as it was before what no other site has heard of; `None`: there was none.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Before {
+    #[n(0)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    /// The number of its last change then.
+    #[n(1)]
+    pub(crate) version: u64,
+    #[n(2)]
+    pub(crate) counter: Option<Counter>,
+    /// [`Unheard::changes`]: rows of an earlier time say nothing.
+    #[n(3)]
+    pub(crate) since: u64,
 }
 
 /// What this site has counted, and why, modulo 2^64.
@@ -83,7 +133,7 @@ pub(crate) struct Books {
 }
 
 /// How far a stream is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub(crate) struct Stream {
     #[n(0)]
     pub(crate) site: SiteId,
@@ -94,6 +144,49 @@ pub(crate) struct Stream {
     /// All that the site has counted, modulo 2^64.
     #[n(3)]
     pub(crate) counted: Pn,
+    /// Which runs of the site have written it.
+    #[n(4)]
+    pub(crate) runs: Option<Runs>,
+}
+
+/// Entries whose rows the table still has although they are settled. Without this list a process that starts would settle
+/// them again, perhaps without the entry that took one of them back.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub(crate) struct Gone {
+    /// Settled before the checkpoint before this one: it has written what became of them. This one deletes their rows.
+    #[n(0)]
+    pub(crate) before: Vec<GoneEntries>,
+    /// Settled since then: this checkpoint writes what became of them.
+    #[n(1)]
+    pub(crate) now: Vec<GoneEntries>,
+    /// This checkpoint is complete if it is said to cover the log up to here.
+    #[n(2)]
+    pub(crate) position: u64,
+}
+
+/// Entries of one site.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct GoneEntries {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) numbers: Vec<u64>,
+}
+
+impl GoneEntries {
+    /// None, if there are none.
+    pub(crate) fn of(site: SiteId, numbers: Vec<u64>) -> Option<Self> {
+        (!numbers.is_empty()).then_some(Self { site, numbers })
+    }
+}
+
+impl Gone {
+    /// The entries to be left out, if the last complete checkpoint covers the log up to a position.
+    pub(crate) fn left_out(self, checkpoint: u64) -> impl Iterator<Item = (SiteId, u64)> {
+        let is_complete = self.position <= checkpoint;
+        let all = self.before.into_iter().chain(self.now.into_iter().filter(move |_| is_complete));
+        all.flat_map(|GoneEntries { site, numbers }| numbers.into_iter().map(move |number| (site, number)))
+    }
 }
 
 impl Summary {
@@ -107,6 +200,9 @@ impl Summary {
         let positions = self.streams.iter().flatten().map(|stream| stream.position.max(stream.settled));
         if positions.max().is_some_and(|position| position > CHANGES_MAX) {
             return Err(Failed::message("a stream that is too long"));
+        }
+        if self.unheard.is_some_and(|it| it.changes > self.changes || it.position > self.changes) {
+            return Err(Failed::message("what nobody has heard of begins after the end"));
         }
         if u64::from(self.slice_max) > u64::from(slice_of(self.time_ms).0) + SLICES_AHEAD_MAX {
             return Err(Failed::message("operations that expire after any window"));
@@ -138,6 +234,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) operations: Vec<Operation>,
     pub(crate) entries: Vec<Logged>,
     pub(crate) handed: Vec<Handed>,
+    pub(crate) before: Vec<Before>,
 }
 
 /// An entry of a site's log of operations, which is not settled.
@@ -150,6 +247,12 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
+    /// The version of its row, written by a process of this site; the next one deletes it. A later incarnation goes by
+    /// higher ones: what it undoes has the numbers of what comes from others.
+    pub(crate) fn row_version(own: SiteId) -> u64 {
+        1 + 2 * u64::from(own.incarnation)
+    }
+
     /// Where it stands in the table.
     pub(crate) fn row_key(site: SiteId, number: u64) -> Vec<u8> {
         let mut key = vec![OPEN_ENTRY];
@@ -169,6 +272,7 @@ pub(crate) fn encode_record<'a>(
     operations: &[Operation],
     entries: &[Logged],
     handed: &[Handed],
+    before: &[Before],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()) + 96 * entries.len());
     bytes.push(FORMAT);
@@ -179,11 +283,14 @@ pub(crate) fn encode_record<'a>(
         encoder.bytes(key).expect(IN_MEMORY).u64(version).expect(IN_MEMORY).encode(counter).expect(IN_MEMORY);
     }
     encoder.encode(operations).expect(IN_MEMORY);
-    if !entries.is_empty() || !handed.is_empty() {
+    if !entries.is_empty() || !handed.is_empty() || !before.is_empty() {
         encoder.encode(entries).expect(IN_MEMORY);
     }
-    if !handed.is_empty() {
+    if !handed.is_empty() || !before.is_empty() {
         encoder.encode(handed).expect(IN_MEMORY);
+    }
+    if !before.is_empty() {
+        encoder.encode(before).expect(IN_MEMORY);
     }
     bytes
 }
@@ -220,10 +327,11 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
     let has_more = |decoder: &Decoder<'_>| decoder.position() != bytes.len() - 1;
     let entries = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
     let handed = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
+    let before = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
     if decoder.position() != bytes.len() - 1 {
         return Err(Failed::message("bytes follow the record"));
     }
-    Ok(Contents { summary, changes, operations, entries, handed })
+    Ok(Contents { summary, changes, operations, entries, handed, before })
 }
 
 /// The rows about handoffs.
@@ -256,6 +364,11 @@ pub(crate) fn desk_part(key: &[u8]) -> Option<(u16, DeskPart)> {
         _ => return None,
     };
     Some((u16::from_be_bytes(shard), part))
+}
+
+/// The key of the row that has a counter as it was before.
+pub(crate) fn before_key(key: &[u8]) -> Vec<u8> {
+    [&[BEFORE], key].concat()
 }
 
 /// The key of a counter's row.

@@ -39,14 +39,34 @@ pub enum Rule {
     ForgottenStayRefused,
     /// A definition takes effect when all sites have agreed. *Without:* at once.
     DefinitionsWait,
+    /// Who has created a bounded counter is told so when all sites take it. *Without:* when it takes effect at the creator.
+    CreatedEverywhere,
+    /// An heir waits for the rights that it will take over. *Without:* only for those of others.
+    HeirsWait,
+    /// Who is to pass on rights is told a total. *Without:* every request that arrives moves them again.
+    MovesNameTotals,
+    /// Whoever is refused because a counter is being made has the others look again. *Without:* a proposal that waits for a
+    /// site that was removed, or restored, waits for ever.
+    CreationsGoOn,
     /// All rows of a bounded counter travel together. *Without:* each on its own.
     BoundedRowsTogether,
     /// A restored copy takes a new incarnation. *Without:* it goes on as before.
     NewIncarnation,
+    /// What a copy has counted since it was started, and nobody has heard of, is undone when it takes a new incarnation.
+    /// *Without:* it stays in the rows of the old one, which others have as well.
+    UnheardIsUndone,
+    /// A site that was started tells nothing of what it counts before another one has spoken to it. *Without:* at once.
+    AnswersFirst,
+    /// A stream that two copies of a site have written is noticed by the runs that wrote it. *Without:* both are taken in.
+    StreamsStayOne,
     /// A newcomer takes writes when it has what the others have. *Without:* at once.
     NewcomersWait,
     /// An heir takes back what a removed site should have. *Without:* nobody does.
     HeirsCancel,
+    /// What a removed site has counted is settled when all that is known of any removed one is here. *Without:* of that one.
+    RemovedTogether,
+    /// An heir tells that what a removed site has counted is settled. *Without:* everybody finds that out for itself.
+    HeirsTell,
     /// What was handed over for a bounded counter waits for rights. *Without:* it is counted at once.
     HandedOverWaits,
     /// Slots belong to one incarnation of a site. *Without:* a restored copy goes on with them.
@@ -57,6 +77,17 @@ pub enum Rule {
     CopiesUntilClosed,
     /// Who hands over is told below which clock slots may have been folded. *Without:* a folded slot is one that was used.
     FloorIsTold,
+    /// A command that waited is resumed like a new one, with a look at stored ids. *Without:* with what is in
+    /// memory, and a change of membership does not wake it.
+    ResumedAsNew,
+    /// A row arrives with the unsettled ids that it includes. *Without:* the ids of other sites come by their own streams.
+    IdsWithRows,
+    /// An attempt that counted nothing is no outcome. *Without:* it is remembered, and may win against a count.
+    ZeroIsNoOutcome,
+    /// Entries that were settled before a checkpoint stay settled. *Without:* a process that starts settles them again.
+    SettledStaySettled,
+    /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
+    SweepsReachAsFar,
 }
 
 impl Rules {
@@ -120,6 +151,7 @@ impl Rules {
     /// Is this rule kept?
     #[cfg(feature = "testing")]
     pub fn keep(self, rule: Rule) -> bool {
+        rule.reached();
         self.broken != Some(rule)
     }
 

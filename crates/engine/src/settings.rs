@@ -98,6 +98,8 @@ impl Default for Window {
 pub struct Settings {
     /// The site whose rows it writes.
     pub site: SiteId,
+    /// Random, another one for each process; none, if nobody could start a copy.
+    pub run: Option<u64>,
     /// For how long operations are remembered.
     pub window: Window,
     /// Counters beyond this go to disk, as soon as they can.
@@ -125,6 +127,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             site: SiteId::FIRST,
+            run: None,
             window: Window::default(),
             memory_bytes: 16 * 1024 * 1024,
             seed: 0,

@@ -19,6 +19,25 @@ impl SiteId {
     pub const FIRST: Self = Self { number: 1, incarnation: 0 };
 }
 
+/// Text that is no site.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no site; give its number, such as 2, or its id, such as 2.1")]
+pub struct BadSiteId(String);
+
+impl std::str::FromStr for SiteId {
+    type Err = BadSiteId;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, BadSiteId> {
+        let bad = || BadSiteId(text.to_owned());
+        let (number, incarnation) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let read = |text: &str| text.parse().ok().filter(|_| digits(text));
+        let number = read(number).filter(|number| *number != 0).ok_or_else(bad)?;
+        Ok(Self { number, incarnation: read(incarnation).ok_or_else(bad)? })
+    }
+}
+
 impl std::fmt::Display for SiteId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.incarnation {

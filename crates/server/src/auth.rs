@@ -66,7 +66,7 @@ impl Users {
 }
 
 /// Compares without stopping at the first difference.
-fn equal(known: &[u8], given: &[u8]) -> bool {
+pub(crate) fn equal(known: &[u8], given: &[u8]) -> bool {
     let mut difference = known.len() ^ given.len();
     for (position, byte) in given.iter().enumerate() {
         let expected = known.get(position).copied().unwrap_or(0);

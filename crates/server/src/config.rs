@@ -216,15 +216,22 @@ impl Config {
             (&settings::RESP_CLUSTER, self.resp_cluster),
             (&settings::HTTP, self.http),
         ];
-        for (known, address) in all {
-            let public = address.is_some_and(|address| !address.ip().is_loopback());
-            if public && !self.users.required() && !self.insecure {
-                return Err(settings.refuse(
-                    known,
-                    "can be reached from other machines, and there is no password; give --requirepass or --acl-file, \
-                     or a loopback address such as 127.0.0.1. If everybody there may count, say --insecure",
-                ));
-            }
+        let is_open = !self.users.required() && !self.insecure;
+        let is_public = |address: SocketAddr| !address.ip().is_loopback();
+        if let Some((known, _)) = all.iter().find(|(_, address)| is_open && address.is_some_and(is_public)) {
+            return Err(settings.refuse(
+                known,
+                "can be reached from other machines, and there is no password; give --requirepass or --acl-file, \
+                 or a loopback address such as 127.0.0.1. If everybody there may count, say --insecure",
+            ));
+        }
+        if is_open && self.link.is_some_and(is_public) {
+            return Err(settings.refuse(
+                &settings::LINK,
+                "can be reached from other machines, and links ask for no password: whoever reaches it can count. Keep \
+                 it to a network of your own; if everybody there may count, say --insecure, and otherwise give \
+                 --requirepass or --acl-file for clients as well",
+            ));
         }
         let is_same = |one: Option<SocketAddr>, two| one.is_some_and(|it| it.port() != 0) && one == two;
         if is_same(self.resp, self.http) {

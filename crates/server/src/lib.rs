@@ -14,6 +14,7 @@ mod node;
 mod random;
 pub mod resp;
 mod rights;
+pub mod uncounted;
 
 pub use node::{FolderError, RestoreError, Restored, ServeError, Server, restore};
 

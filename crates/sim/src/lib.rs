@@ -9,11 +9,14 @@
 //! - [`filters`]: the experiments with the forgetful Bloom filter.
 //! - [`system`]: the whole system, the real engine at several sites with everything that can go wrong.
 //! - [`nodes`]: one site of several nodes over a store that they share.
+//! - `coverage`, with the feature `testing`: which rules, refusals and rare branches of the engine many runs have reached.
 //! - [`report`]: all experiments in one go, as data, plots and a page that compares them with the papers.
 
 pub mod borrow;
 pub mod bounded;
 pub mod core;
+#[cfg(feature = "testing")]
+pub mod coverage;
 pub mod filters;
 pub mod handoff;
 pub mod nodes;
@@ -24,4 +27,4 @@ pub mod trace;
 mod violation;
 
 pub use run::{Refused, RunError, Watch};
-pub use violation::{Replayable, Violation};
+pub use violation::{Ended, Replayable, Violation};

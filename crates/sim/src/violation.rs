@@ -26,6 +26,25 @@ pub struct Violation<P: Replayable> {
     pub events: Vec<String>,
 }
 
+/// Why a run has no summary.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ended<P: Replayable> {
+    /// A condition did not hold.
+    Violated(Violation<P>),
+    /// Its watcher did not want to go on.
+    Stopped,
+}
+
+impl<P: Replayable> Ended<P> {
+    /// The violation, of a run whose watcher always goes on.
+    pub(crate) fn violation(self) -> Violation<P> {
+        match self {
+            Self::Violated(violation) => violation,
+            Self::Stopped => unreachable!("nobody stops it"),
+        }
+    }
+}
+
 impl<P: Replayable> Violation<P> {
     /// All that helps to find out why: the plan, the last happenings, and the command that runs it again.
     pub fn in_full(&self) -> String {

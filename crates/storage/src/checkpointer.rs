@@ -122,6 +122,8 @@ impl Checkpointer {
     /// The marks that have become true since the last call: the table durably covers these positions. Each worker
     /// asks about the shards that are its own; the marks of others stay for them.
     pub fn finished(&self, is_own: impl Fn(ShardId) -> bool) -> Vec<Mark> {
+        // Without it the log would grow for ever, and nobody would notice.
+        assert!(self.thread.as_ref().is_none_or(|it| !it.is_finished()), "the checkpoint thread has ended");
         let finished = &mut self.shared.lock().finished;
         let (own, others) = mem::take(finished).into_iter().partition(|(shard, _)| is_own(*shard));
         *finished = others;

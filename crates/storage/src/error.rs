@@ -23,9 +23,7 @@ pub enum StorageError {
         source: Arc<io::Error>,
     },
     /// Committed bytes are not what was written. Nothing was changed or overwritten.
-    #[error(
-        "{file} is damaged at byte {offset}: {why}. Nothing was changed; restore this folder from a copy"
-    )]
+    #[error("{file} is damaged at byte {offset}: {why}. Nothing was changed")]
     Corrupt {
         /// The damaged file.
         file: String,
@@ -33,6 +31,28 @@ pub enum StorageError {
         offset: u64,
         /// What does not fit.
         why: String,
+    },
+    /// Files, or parts of them, that belong to a folder are gone. Nothing was changed.
+    #[error("something is missing: {}. Nothing was started or changed", missing.join("; "))]
+    Missing {
+        /// What, in words, each with the name of its file.
+        missing: Vec<String>,
+    },
+    /// A repair of a folder was interrupted.
+    #[error(
+        "the repair of {folder} was interrupted. Nothing was started or changed; run `quipu repair` on it again, which goes on"
+    )]
+    Repairing {
+        /// The folder.
+        folder: String,
+    },
+    /// A folder that was repaired is like a copy.
+    #[error(
+        "{folder} was repaired and lacks what was lost: it is like a copy now. Nothing was started; run `quipu restore` on it"
+    )]
+    Repaired {
+        /// The folder.
+        folder: String,
     },
     /// A record between the checkpoint and the newest record of a shard is missing.
     #[error("the log of shard {} lacks record {}: the next that it has is {}. Nothing was changed", shard.0, expected.0, found.0)]
@@ -118,6 +138,11 @@ pub enum StorageError {
 }
 
 impl StorageError {
+    /// Is something that was stored not there, or not what it was?
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Missing { .. } | Self::Corrupt { .. } | Self::Gap { .. })
+    }
+
     /// Wraps what the system said; a full disk gets its own name.
     pub fn io(doing: impl Into<String>, source: io::Error) -> Self {
         let doing = doing.into();

@@ -142,7 +142,7 @@ struct OnSimDisk {
 impl OnSimDisk {
     fn new() -> Self {
         let disk = SimDisk::new();
-        let logs = Some(Logs::open(disk.clone(), 7, small()).unwrap());
+        let logs = Some(Logs::open(disk.clone(), disk.clone(), small()).unwrap());
         Self { disk, memory: Memory::new(), logs, next: 0 }
     }
 }
@@ -163,7 +163,7 @@ impl Backend for OnSimDisk {
     fn reopen(&mut self) {
         self.logs = None;
         self.disk.power_cycle(0, || quipu_storage::testing::sim_disk::Fate::Lost);
-        self.logs = Some(Logs::open(self.disk.clone(), 7, small()).unwrap());
+        self.logs = Some(Logs::open(self.disk.clone(), self.disk.clone(), small()).unwrap());
     }
 
     fn make_unknown(&mut self, _: ShardId) -> bool {

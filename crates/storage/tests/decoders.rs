@@ -78,8 +78,10 @@ proptest! {
         }
         bytes.extend_from_slice(&junk);
         let disk = SimDisk::new();
+        let text = format!("quipu-storage 1\nstore {:016x}\n", ID.store);
+        disk.create("FORMAT").unwrap().write_at(0, text.as_bytes()).unwrap();
         disk.create("w0-0000000001.log").unwrap().write_at(0, &bytes).unwrap();
         let config = LogConfig { segment_bytes: 512, ..LogConfig::default() };
-        let _ = Logs::open(disk, ID.store, config);
+        let _ = Logs::open(disk.clone(), disk, config);
     }
 }

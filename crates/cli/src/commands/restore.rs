@@ -8,7 +8,8 @@ const EXAMPLES: &str = "\
 Examples:
   quipu restore --data /var/lib/quipu      the folder was put back from a copy
   quipu site restore 2.1 --server URL      at a member: let it take the place of site 2
-  quipu serve --data /var/lib/quipu ...    as before";
+  quipu serve --data /var/lib/quipu ...    as before
+  quipu import FILE --server URL           if it says that the copy has counted something: count that, once";
 
 /// Give a data folder that was put back from a copy a new incarnation, so that nothing is counted twice
 #[derive(clap::Args)]
@@ -23,10 +24,19 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let Restored { old, new, changes, is_alone } =
+    let Restored { old, new, changes, uncounted, is_alone } =
         restore(&args.data, args.incarnation).map_err(Failure::failed)?;
     println!("{} is the folder of site {new} now; it was that of site {old}.", args.data.display());
     println!("The copy has {changes} changes of site {old}: they stay counted.");
+    if let Some((file, keys)) = uncounted {
+        println!(
+            "What the copy has acknowledged since it was started, under {keys} keys, nobody else knows of. It is not counted any"
+        );
+        println!(
+            "more; it is in {file}. `quipu import {file}` at a member counts it, once.",
+            file = file.display()
+        );
+    }
     if is_alone {
         println!("In doubt: whatever site {old} acknowledged after the copy was made is lost with its disk.");
         println!("There are no other sites; start it with `quipu serve`.");

@@ -131,6 +131,10 @@ fn limits_hold() {
     assert!(err(&output).contains("only -10 of -11"), "{}", err(&output));
     assert!(server.refuses(&["add", "plain", "3", "--max", "2"]).contains("maximum 2"));
     assert_eq!(server.says(&["add", "plain", "--min=-5", "--beyond", "skip"]), "1");
+    assert_eq!(server.says(&["create", "seats", "--max", "9", "--spread", "1=2"]), "0");
+    assert_eq!(server.says(&["move", "seats", "3", "--from", "1", "--to", "2"]), "3");
+    let refused = server.refuses(&["move", "seats", "1", "--from", "2", "--to", "1"]);
+    assert!(refused.contains("site 2"), "{refused}");
     let info = server.says(&["info", "stock"]);
     for line in ["value    0", "minimum  0", "maximum  20", "may add 20; may subtract 0"] {
         assert!(info.contains(line), "{line} in {info}");

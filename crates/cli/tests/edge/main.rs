@@ -221,3 +221,25 @@ fn help_teaches_by_example() {
         assert!(text.contains(&format!("quipu edge {command}")), "{text}");
     }
 }
+
+/// More counters of one hash tag than one exchange asks for, and some of others.
+#[test]
+fn many_values_are_asked_for_in_several_exchanges() {
+    let site = Site::new("");
+    let server = site.start();
+    let state = State::new(&[&server]);
+    state.says("add hits");
+    let mut client = server.client();
+    let keys: Vec<String> = (0..400)
+        .map(|at| format!("{{tag}}{at:03}-{}", "k".repeat(300)))
+        .chain((0..50).map(|at| format!("other-{at}")))
+        .collect();
+    keys.iter().for_each(|key| drop(client.call(&format!("INCRBY {key} 7"))));
+    let told = state.says(&format!("value {}", keys.join(" ")));
+    let expected: Vec<String> = keys.iter().map(|key| format!("{key}\t7")).collect();
+    assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    // Nobody is there: what is printed is what the file knows, and it is said of which that is all.
+    server.kill();
+    let told = state.fails("value hits other-1", 2);
+    assert!(told.contains("no server has told") && told.contains("other-1"), "{told}");
+}

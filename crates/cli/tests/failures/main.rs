@@ -8,6 +8,8 @@
 //! $ QUIPU_KILLS=1000 cargo test -p quipu-cli --test failures kills
 //! ```
 //!
+//! Everything at once, with the checks of a Jepsen test, is in [`chaos`].
+//!
 //! Edges, which count when they reach nobody, are killed beside sites and a relay in [`edges`].
 //!
 //! The same in network namespaces, where they are permitted; elsewhere that test is reported as ignored, and with
@@ -16,6 +18,7 @@
 #[path = "../harness/mod.rs"]
 mod harness;
 
+mod chaos;
 mod directory;
 mod edges;
 mod kills;
@@ -46,6 +49,8 @@ fn main() -> ExitCode {
         .test("kills_and_cut_links_lose_nothing", kills::kills_and_cut_links_lose_nothing)
         .test("two_partitions_never_sell_too_much", spending::two_partitions_never_sell_too_much)
         .test("one_site_of_three_is_killed", one_site::one_site_of_three_is_killed)
+        .test("chaos_over_three_sites", chaos::chaos_over_three_sites)
+        .test("chaos_over_five_sites", chaos::chaos_over_five_sites)
         .test("a_value_tells_of_every_add", edges::a_value_tells_of_every_add)
         .test("edges_and_servers_are_killed", edges::edges_and_servers_are_killed)
         .test("what_cannot_run_is_not_passed", missing::what_cannot_run_is_not_passed)

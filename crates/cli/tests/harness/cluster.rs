@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Cable, Client, Line, Running, Site, Value};
+use super::{Cable, Client, Line, Running, Site, Value, Way};
 
 /// On a machine with much else to do.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -104,6 +104,23 @@ impl Cluster {
     pub(crate) fn set(&self, one: u16, other: u16, cable: Cable) {
         self.line(one, other).set(cable);
         self.line(other, one).set(cable);
+    }
+
+    /// Holds up what one site says to another, or does not any more; the other direction works.
+    pub(crate) fn stall(&self, from: u16, to: u16, stalled: bool) {
+        self.line(from, to).stall(Way::Forth, stalled);
+        self.line(to, from).stall(Way::Back, stalled);
+    }
+
+    /// Between two sites everything comes so much later from now on.
+    pub(crate) fn delay(&self, one: u16, other: u16, delay: Duration) {
+        self.line(one, other).delay(delay);
+        self.line(other, one).delay(delay);
+    }
+
+    /// Is this site in the cluster's hands?
+    pub(crate) fn is_running(&self, number: u16) -> bool {
+        self.running.contains_key(&number)
     }
 
     /// What a site says of the others.

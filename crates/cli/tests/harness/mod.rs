@@ -16,7 +16,7 @@ pub(crate) mod server;
 pub(crate) mod suite;
 pub(crate) mod tools;
 
-pub(crate) use cable::{Cable, Line};
+pub(crate) use cable::{Cable, Line, Way};
 pub(crate) use client::{Client, Value};
 pub(crate) use cluster::Cluster;
 pub(crate) use server::{Running, Site};

@@ -101,9 +101,13 @@ impl Site {
 
     /// The same, under a limit of the system such as `-n 256`.
     pub(crate) fn under(ulimit: &str, flags: &str) -> Self {
+        Self::after(&format!("ulimit {ulimit}"), flags)
+    }
+
+    /// The same, started by a shell that has run this before.
+    pub(crate) fn after(command: &str, flags: &str) -> Self {
         let mut site = Self::new(flags);
-        site.through =
-            ["sh", "-c", &format!("ulimit {ulimit} && exec \"$0\" \"$@\"")].map(str::to_owned).to_vec();
+        site.through = ["sh", "-c", &format!("{command} && exec \"$0\" \"$@\"")].map(str::to_owned).to_vec();
         site
     }
 
@@ -282,6 +286,15 @@ impl Running {
     pub(crate) fn kill(mut self) {
         self.child.kill().expect("it was running");
         self.child.wait().expect("it ends");
+    }
+
+    /// Its files cannot grow beyond so many bytes; `None`: as far as they like. Writing more fails, as on a disk that is
+    /// full. (Its shell must have it ignore SIGXFSZ.)
+    pub(crate) fn limit_files(&self, bytes: Option<u64>) {
+        let pid = i32::try_from(self.pid()).ok().and_then(rustix::process::Pid::from_raw);
+        let limit = rustix::process::Rlimit { current: bytes, maximum: None };
+        let limited = rustix::process::prlimit(pid, rustix::process::Resource::Fsize, limit);
+        limited.expect("it is ours");
     }
 
     /// Sends a signal by its name, such as `TERM`.

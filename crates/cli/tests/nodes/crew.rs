@@ -68,6 +68,12 @@ impl Crew {
         self.places[number].addresses.lock().unwrap().expect("it was started").1
     }
 
+    /// Where other nodes find one that runs.
+    pub(crate) fn link(&self, number: usize) -> SocketAddr {
+        let running = self.places[number].running.lock().unwrap();
+        running.as_ref().and_then(|running| running.link).expect("it runs")
+    }
+
     pub(crate) fn client(&self, number: usize) -> Client {
         Client::connect(self.resp(number)).expect("the node takes clients")
     }

@@ -9,6 +9,7 @@ mod load;
 mod quick;
 mod sites;
 mod store;
+mod truth;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,21 @@ fn main() -> ExitCode {
         .test_with("rolling_restart", store::of_one, quick::rolling_restart)
         .test_with("a_node_that_is_killed", store::of_one, quick::a_node_that_is_killed)
         .test_with("a_node_that_is_paused", store::of_one, quick::a_node_that_is_paused)
+        .test_with(
+            "a_node_that_wakes_counts_nothing_twice",
+            store::of_one,
+            truth::a_node_that_wakes_counts_nothing_twice,
+        )
+        .test_with(
+            "nobody_waits_longer_for_another_node",
+            store::of_one,
+            truth::nobody_waits_longer_for_another_node,
+        )
+        .test_with(
+            "a_stranger_is_answered_no_questions",
+            store::of_one,
+            truth::a_stranger_is_answered_no_questions,
+        )
         .test_with("an_edge_comes_to_any_node", store::of_one, quick::an_edge_comes_to_any_node)
         .test_with("another_site_comes_to_any_node", store::of_one, sites::another_site_comes_to_any_node)
         .test_with("another_site_joins", store::of_one, sites::another_site_joins)

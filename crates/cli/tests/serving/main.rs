@@ -8,6 +8,8 @@ mod bounded;
 mod closing;
 mod crowds;
 mod files;
+#[cfg(target_os = "linux")]
+mod full;
 mod output;
 mod slow;
 mod stopping;

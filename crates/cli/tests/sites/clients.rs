@@ -75,13 +75,48 @@ fn writes_are_waited_for() {
 }
 
 #[test]
+fn rights_are_spread_and_moved() {
+    let cluster = connected("");
+    let mut first = cluster.client(1);
+    assert_eq!(
+        first.call(&format!("COUNTER.CREATE stock MIN 0 VALUE 300 SPREAD EVEN WAIT {LONG_MS}")),
+        Value::ok()
+    );
+    for site in 1..=3 {
+        assert_eq!(cluster.client(site).call("DECRBY stock 10").integer() % 10, 0, "site {site} takes it");
+    }
+    // Cut off, a site sells what it holds, and no more.
+    cluster.agree("stock", 270);
+    cut_off(&cluster);
+    let mut third = cluster.client(3);
+    assert_eq!(third.call("DECRBY stock 90"), Value::Integer(180));
+    let refused = says(&mut third, "DECR stock");
+    assert!(refused.contains("this site holds 0 of the 180 units"), "{refused}");
+    let refused = says(&mut third, &format!("COUNTER.MOVE stock 5 FROM 1 TO 3 WAIT {}", SHORT.as_millis()));
+    assert!(refused.starts_with("NOTMOVED site 1 was asked"), "{refused}");
+    heal(&cluster);
+    cluster.agree("stock", 180);
+    // Asked anywhere, the holder passes them on.
+    assert_eq!(third.call(&format!("COUNTER.MOVE stock 5 FROM 1 TO 3 WAIT {LONG_MS}")), Value::Integer(5));
+    let mut second = cluster.client(2);
+    let moved = second.call(&format!("COUNTER.MOVE stock 80 FROM 1 TO 2 WAIT {LONG_MS}"));
+    assert_eq!(moved, Value::Integer(80));
+    assert_eq!(second.call("DECRBY stock 170"), Value::Integer(10), "90 of its own, and 80");
+}
+
+#[test]
 fn rights_are_fetched_from_other_sites() {
     let cluster = connected("");
     let (mut first, mut second) = (cluster.client(1), cluster.client(2));
     assert_eq!(first.call(&format!("COUNTER.CREATE stock MIN 0 VALUE 100 WAIT {LONG_MS}")), Value::ok());
-    wait("the counter at site 2", || second.call("GET stock").count() == 100);
+    assert_eq!(second.call("GET stock").count(), 100, "all sites take it");
     let refused = says(&mut second, "DECRBY stock 40");
-    assert!(refused.starts_with("OUTOFBOUNDS ") && refused.contains("100 at site 1"), "{refused}");
+    assert!(
+        refused.starts_with("OUTOFBOUNDS ")
+            && refused
+                .contains("this site holds 0 of the 100 units that can be subtracted; site 1 holds them"),
+        "{refused}"
+    );
     assert_eq!(second.call(&format!("DECRBY stock 40 REMOTE {LONG_MS} IDMP p 1")), Value::Integer(60));
     assert_eq!(second.call(&format!("DECRBY stock 40 REMOTE {LONG_MS} IDMP p 1")), Value::Integer(60));
     // More than all have: nobody waits for what there is not.
@@ -102,7 +137,11 @@ fn rights_are_fetched_from_other_sites() {
     assert_eq!(other.call("GET behind"), Value::Null);
     assert!(start.elapsed() < SHORT, "{:?}", start.elapsed());
     let refused = third.read().expect("a reply").text();
-    assert!(refused.starts_with("OUTOFBOUNDS ") && refused.contains(" at site "), "{refused}");
+    assert!(
+        refused.starts_with("OUTOFBOUNDS ")
+            && refused.contains(" of the 60 units that can be subtracted; site "),
+        "{refused}"
+    );
     assert!(start.elapsed() + ROUNDING >= SHORT, "{:?}", start.elapsed());
     assert_eq!(third.read().expect("a reply"), Value::Integer(1));
     assert_eq!(third.read().expect("a reply").integer(), 60);

@@ -6,7 +6,9 @@ mod harness;
 
 mod clients;
 mod converging;
+mod copies;
 mod members;
 mod refused;
+mod silent;
 
 use harness::cluster;

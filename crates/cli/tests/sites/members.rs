@@ -16,7 +16,7 @@ use crate::{
     refused::{copy, wait_for_words},
 };
 
-fn quipu(arguments: &str) -> Output {
+pub(crate) fn quipu(arguments: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("QUIPU_")) {
         command.env_remove(name);
@@ -25,13 +25,13 @@ fn quipu(arguments: &str) -> Output {
 }
 
 /// Runs `quipu site` at one of the sites: what it prints, or what it complains of.
-fn site_command(cluster: &Cluster, at: u16, arguments: &str) -> Result<String, String> {
+pub(crate) fn site_command(cluster: &Cluster, at: u16, arguments: &str) -> Result<String, String> {
     let output = quipu(&format!("site {arguments} --server http://{}", cluster.running(at).http));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
 }
 
-fn takes_writes(cluster: &Cluster, number: u16, key: &str) -> bool {
+pub(crate) fn takes_writes(cluster: &Cluster, number: u16, key: &str) -> bool {
     !cluster.client(number).call(&format!("INCR {key}")).is_error()
 }
 

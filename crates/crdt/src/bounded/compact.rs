@@ -209,9 +209,8 @@ impl<I: Id> CompactBounded<I> {
 
     /// The balances of all replicas in one pass: a forged state may name very many.
     fn balances(&self, right: Right) -> BTreeMap<&I, i128> {
-        let creator = self.definition.creator();
-        let Some(initial) = self.definition.initial_rights(right, creator) else { return BTreeMap::new() };
-        let mut balances = BTreeMap::from([(creator, initial)]);
+        let Some(first) = self.definition.first_rights(right) else { return BTreeMap::new() };
+        let mut balances = BTreeMap::from_iter(first);
         for (owner, row) in &self.ledger.rows {
             *balances.entry(owner).or_default() += row.balance(right);
         }

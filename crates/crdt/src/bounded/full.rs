@@ -1,7 +1,7 @@
 //! The full form: who passed how much to whom.
 
 use super::change::{Change, permission};
-use super::{Definition, MergeError, OutOfRights, Parked, Prepared, Refused, Right, Rights, Row};
+use super::{Definition, MergeError, OutOfRights, Parked, Prepared, Refused, Right, Rights, Row, Witness};
 use crate::algebra::Twin;
 use crate::{Id, Merge, Overflow, Pn, Tally};
 use minicbor::decode::{Decode, Decoder, Error};
@@ -183,6 +183,20 @@ impl<I: Id> Bounded<I> {
         holder
     }
 
+    /// Notes in the own row that an operation with an id was counted in it, or taken back there for another one. Call it
+    /// right after the count, of which it is a part.
+    pub fn witness(&mut self, witness: Witness) {
+        self.rows.entry(self.id.clone()).or_default().witness(witness);
+    }
+
+    /// Notes in the own row that an operation which was counted in it was taken back, with the count that takes it back;
+    /// `is_lost` if no other row counts it.
+    pub fn take_back_witness(&mut self, id: u64, is_lost: bool) {
+        if let Some(row) = self.rows.get_mut(&self.id) {
+            row.take_back_witness(id, is_lost);
+        }
+    }
+
     /// Takes in what has to be counted some day, whether there are rights for it or not.
     pub fn park(&mut self, amount: &Pn) -> Result<(), Overflow> {
         let row = self.rows.entry(self.id.clone()).or_default();
@@ -282,9 +296,8 @@ impl<I: Id> Bounded<I> {
 
     /// The balances of all replicas in one pass: a forged state may name very many.
     fn balances(&self, right: Right) -> BTreeMap<&I, i128> {
-        let creator = self.definition.creator();
-        let Some(initial) = self.definition.initial_rights(right, creator) else { return BTreeMap::new() };
-        let mut balances = BTreeMap::from([(creator, initial)]);
+        let Some(first) = self.definition.first_rights(right) else { return BTreeMap::new() };
+        let mut balances = BTreeMap::from_iter(first);
         for (owner, row) in &self.rows {
             *balances.entry(owner).or_default() += right.made_by(&row.counted) - row.passed_on_in_all(right);
             for (to, rights) in &row.passed_on {

@@ -25,4 +25,4 @@ pub use definition::{BadDefinition, Definition};
 pub use full::Bounded;
 pub use ledger::{Ledger, Summary, Transfer, TransferId};
 pub use rights::{Right, Rights};
-pub use row::{Parked, Row};
+pub use row::{Fate, Parked, Row, Witness};

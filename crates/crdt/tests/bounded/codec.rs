@@ -70,13 +70,46 @@ fn an_impossible_definition_is_refused() {
     assert!(refusal::<Definition<u8>>(&bytes).contains("the minimum 5 is greater than the maximum 4"));
 }
 
+/// What the version before shares reads: it must not give all rights to the creator.
+#[derive(Debug, minicbor::Decode)]
+#[expect(dead_code, reason = "only read")]
+struct WithoutShares {
+    #[n(0)]
+    minimum: Option<i64>,
+    #[n(1)]
+    maximum: Option<i64>,
+    #[n(2)]
+    initial: i64,
+    #[n(3)]
+    creator: u8,
+}
+
+#[test]
+fn a_definition_with_shares_is_unreadable_to_who_does_not_know_of_them() -> Result<(), BadDefinition> {
+    let plain = Definition::at_least(0, 5, 1u8)?;
+    assert_eq!(encode(&plain), encode(&(Some(0i64), None::<i64>, 5i64, 1u8)), "the bytes of before");
+    assert!(decode::<WithoutShares>(&encode(&plain)).is_ok());
+    let spread = plain.clone().spread([(1, 1), (2, 1)])?;
+    assert!(decode::<WithoutShares>(&encode(&spread)).is_err());
+    assert_eq!(decode::<Definition<u8>>(&encode(&spread)).ok(), Some(spread));
+    assert_eq!(plain.clone().spread([(1, 7), (2, 0)])?, plain, "all of it at the creator");
+    assert_eq!(plain.spread([(2, 0)]), Err(BadDefinition::NoShares));
+    Ok(())
+}
+
 #[test]
 fn forged_full_states_are_refused() -> Result<(), BadDefinition> {
     let definition = Definition::at_least(0, 5, 0u8)?;
     let rows = |owner: u8, counted, passed_on: &[(u8, Rights)]| {
         BTreeMap::from([(
             owner,
-            Row { counted, passed_on: passed_on.iter().copied().collect(), heir_of: None, parked: None },
+            Row {
+                counted,
+                passed_on: passed_on.iter().copied().collect(),
+                heir_of: None,
+                parked: None,
+                witnesses: None,
+            },
         )])
     };
     let refusal = |rows| refusal::<Bounded<u8>>(&forged(&definition, rows));

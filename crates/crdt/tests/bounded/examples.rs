@@ -4,7 +4,8 @@ use super::candidate::Candidate;
 use super::figure::Figure1;
 use quipu_crdt::algebra::Twin;
 use quipu_crdt::bounded::{
-    BadDefinition, Definition, IN_FLIGHT_TRANSFERS_MAX, MergeError, OutOfRights, Refused, Right,
+    BadDefinition, Definition, Fate, IN_FLIGHT_TRANSFERS_MAX, MergeError, OutOfRights, Refused, Right,
+    Witness,
 };
 use quipu_crdt::{Bounded, CompactBounded, Overflow, codec};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -354,4 +355,34 @@ fn an_heir_holds_the_rights_of_who_is_gone() {
     assert_eq!(three.value(), 0);
     let bytes = minicbor::to_vec(&three).unwrap();
     assert_eq!(minicbor::decode::<Bounded<i32>>(&bytes).unwrap(), three);
+}
+
+#[test]
+fn a_row_witnesses_its_last_operations_and_a_sample() {
+    let mut a = Bounded::new('a', Definition::at_least(0, 1_000, 'a').expect("possible"));
+    let mut b = Bounded::new('b', a.definition().clone());
+    let count = |a: &mut Bounded<char>, id: u64| {
+        a.apply(a.prepare_subtract(1).expect("there are rights"));
+        a.witness(Witness { id, at_s: id, fate: Fate::Counts });
+    };
+    let ids = |it: &Bounded<char>| -> Vec<u64> {
+        it.rows()[&'a'].witnesses.iter().flatten().map(|witness| witness.id).collect()
+    };
+    (1..=700).for_each(|id| count(&mut a, id));
+    assert_eq!(ids(&a), [448, 512, 576, 640, 697, 698, 699, 700], "one in 64, and the last");
+    b.merge(&a).expect("the same counter");
+    let old = a.clone();
+    // One that counts in another row goes, one that counts nowhere stays.
+    a.apply(a.prepare_add(1).expect("no maximum"));
+    a.take_back_witness(699, false);
+    a.apply(a.prepare_add(1).expect("no maximum"));
+    a.take_back_witness(700, true);
+    b.merge(&a).expect("the same counter");
+    b.merge(&old.known_at('c')).expect("an old message");
+    for it in [&a, &b] {
+        assert_eq!(ids(it), [448, 512, 576, 640, 697, 698, 700]);
+        assert_eq!(it.rows()[&'a'].witnesses.iter().flatten().last().map(|it| it.fate), Some(Fate::Lost));
+    }
+    let bytes = codec::encode(&a);
+    assert_eq!(codec::decode::<Bounded<char>>(&bytes).ok(), Some(a));
 }

@@ -65,7 +65,7 @@ impl Figure1 {
 
 /// Any bounds, by Figure 1 alone. "x at most K" is "−x at least −K", the mirror image; two bounds are two
 /// such counters in one object. The figure's counter starts at its bound, so an initial value is an increment
-/// by the creator that everybody knows of.
+/// by the creator that everybody knows of; where the first rights are spread, the creator has passed them on.
 #[derive(Debug, Clone)]
 pub(crate) struct Oracle {
     low: Option<Figure1>,
@@ -77,6 +77,9 @@ impl Oracle {
         let from = |bound: i128, initial: i128| {
             let mut figure = Figure1::initial(n, bound, usize::from(*definition.creator()));
             figure.increment(initial - bound);
+            for to in (0..n).filter(|to| *to != usize::from(*definition.creator())) {
+                assert!(figure.transfer(first_rights(definition, initial - bound, to), to), "it has them");
+            }
             Figure1 { id, ..figure }
         };
         let initial = i128::from(definition.initial());
@@ -122,6 +125,21 @@ impl Oracle {
     fn side(&mut self, right: Right) -> &mut Option<Figure1> {
         if right == Right::ToSubtract { &mut self.low } else { &mut self.high }
     }
+}
+
+/// The rights that a replica begins with, of so many: one after the other, a share at a time, and what does not divide
+/// to the first.
+pub(crate) fn first_rights(definition: &Definition<u8>, all: i128, id: usize) -> i128 {
+    let shares = definition.shares();
+    if shares.is_empty() {
+        return if id == usize::from(*definition.creator()) { all } else { 0 };
+    }
+    let whole: i128 = shares.values().map(|share| i128::from(*share)).sum();
+    let portion = |share: u64| all * i128::from(share) / whole;
+    let rest = all - shares.values().map(|share| portion(*share)).sum::<i128>();
+    let place = shares.keys().position(|holder| usize::from(*holder) == id);
+    let extra = |place: usize| i128::from(i128::try_from(place).expect("few") < rest);
+    place.map_or(0, |place| portion(shares[&u8::try_from(id).expect("few")]) + extra(place))
 }
 
 /// Away from one bound, towards the other.

@@ -64,14 +64,19 @@ fn definitions(replicas: u8) -> impl Strategy<Value = Definition<u8>> {
     // Often no rights at all in the beginning: then what is used was made on the way.
     let distance = || prop_oneof![0u8..2, 0u8..10];
     let bounds = (-5i64..5, distance(), distance(), 0u8..3, 0..replicas);
-    bounds.prop_map(|(initial, below, above, kind, creator)| {
+    let shares = proptest::option::of(proptest::collection::btree_map(0..replicas, 1u64..4, 1..4));
+    (bounds, shares).prop_map(|((initial, below, above, kind, creator), shares)| {
         let (minimum, maximum) = (initial - i64::from(below), initial + i64::from(above));
         let definition = match kind {
             0 => Definition::at_least(minimum, initial, creator),
             1 => Definition::at_most(maximum, initial, creator),
             _ => Definition::between(minimum, maximum, initial, creator),
         };
-        definition.expect("the initial value is within")
+        let definition = definition.expect("the initial value is within");
+        match shares {
+            Some(shares) => definition.spread(shares).expect("somebody has a share"),
+            None => definition,
+        }
     })
 }
 

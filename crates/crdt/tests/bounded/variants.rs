@@ -1,6 +1,7 @@
 //! Wrong bounded counters, and the same code without the fault, which must pass.
 
 use super::candidate::Candidate;
+use super::figure::first_rights;
 use quipu_crdt::bounded::{Definition, Right, Rights};
 use quipu_crdt::{Merge, Pn, Tally};
 use std::collections::BTreeMap;
@@ -28,7 +29,7 @@ pub(crate) struct Full<const FAULT: u8> {
 
 fn initial_rights(definition: &Definition<u8>, right: Right, everybody: bool, id: usize) -> Option<i128> {
     let all = definition.rights_in_all(right, definition.initial().into())?;
-    Some(if everybody || id == usize::from(*definition.creator()) { all } else { 0 })
+    Some(if everybody { all } else { first_rights(definition, all, id) })
 }
 
 fn made(right: Right, counted: Pn) -> i128 {

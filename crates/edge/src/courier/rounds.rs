@@ -38,6 +38,8 @@ impl Courier {
     pub(super) fn round(&mut self) -> Result<Outcome, SyncError> {
         self.signals.is_woken.store(!self.pace.in_background, Ordering::Release);
         if let Some(copy) = &self.copy {
+            // Whoever waits for everything to be handed over is told why it is not.
+            self.trouble = Some(copy.clone());
             return Err(copy.clone());
         }
         self.trouble = None;
@@ -53,6 +55,9 @@ impl Courier {
                 Err(error) => {
                     if matches!(error, SyncError::Copy { .. }) {
                         self.copy = Some(error.clone());
+                        // If it cannot be stored, this process knows it, and the next one finds out again.
+                        let why = error.to_string();
+                        drop(self.ask(|reply| Request::Copied { why, reply }));
                     }
                     self.trouble = Some(error.clone());
                     if error.is_final() {

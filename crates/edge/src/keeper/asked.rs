@@ -42,6 +42,9 @@ impl<D: Disk> Keeper<D> {
                 self.forget_asked();
             }
             if self.asked.len() >= ASKED_MAX {
+                self.forget_answered();
+            }
+            if self.asked.len() >= ASKED_MAX {
                 self.asked.pop_first();
             }
         }
@@ -80,10 +83,19 @@ impl<D: Disk> Keeper<D> {
     /// Counters that nobody reads any more are not asked for any more.
     pub(super) fn forget_asked(&mut self) {
         let now = Instant::now();
+        self.keep_asked(|asked| now.duration_since(asked.read_at) < ASKED_FOR);
+    }
+
+    /// There are too many: those that a server has told of make room for others.
+    fn forget_answered(&mut self) {
+        self.keep_asked(|asked| asked.heard_at.is_none());
+    }
+
+    fn keep_asked(&mut self, is_kept: impl Fn(&Asked) -> bool) {
         let Self { asked, host, .. } = self;
         asked.retain(|key, asked| {
             asked.watchers.retain(|cell| cell.strong_count() > 0);
-            let stays = !asked.watchers.is_empty() || now.duration_since(asked.read_at) < ASKED_FOR;
+            let stays = !asked.watchers.is_empty() || is_kept(asked);
             if !stays {
                 host.unwatch(EDGE, key);
                 host.ask_no_more(EDGE, key);

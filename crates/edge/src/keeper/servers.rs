@@ -95,6 +95,7 @@ impl<D: Disk> Keeper<D> {
             in_flight: in_flight.collect(),
             last_words: open.last_words,
             is_retiring: self.is_retiring(),
+            copy: self.identity.copy.clone(),
             asks: self.asked.len(),
         }
     }

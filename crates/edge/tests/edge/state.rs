@@ -96,6 +96,72 @@ fn a_copy_is_refused_where_the_original_has_a_slot_and_says_so() {
     assert_eq!(site.requests(), before);
     edge.flush(LONG).unwrap();
     assert_eq!((site.value("hits"), site.value("more")), (5, 1));
+    // The file remembers it: nobody is asked again, whoever opens it.
+    drop(twin);
+    let twin = options().open(&copy, [site.url()]).unwrap();
+    let before = site.requests();
+    let remembered = twin.sync().unwrap_err();
+    assert!(matches!(remembered, SyncError::KnownCopy { .. }), "{remembered}");
+    assert!(remembered.to_string().contains("two use the state of the edge"), "{remembered}");
+    assert!(twin.status().unwrap().copy.is_some());
+    assert!(twin.retire(LONG).unwrap_err().to_string().contains("two use the state of the edge"));
+    assert_eq!((site.requests(), site.value("hits")), (before, 5));
+    assert!(copy.exists());
+    // Until somebody says that it is the original.
+    drop(twin);
+    let twin = options().original().open(&copy, [site.url()]).unwrap();
+    twin.sync().unwrap();
+    assert!(site.requests() > before && twin.status().unwrap().copy.is_none());
+}
+
+/// Damage of any kind is refused with words that do not advise to put an old copy in the place of the file.
+#[test]
+fn a_damaged_state_is_not_a_new_edge() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let edge = options().open::<&str>(&path, []).unwrap();
+    edge.add("hits", 1).unwrap();
+    edge.add("hits", 2).unwrap();
+    drop(edge);
+    let whole = fs::read(&path).unwrap();
+    let used = whole.iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    let mut flipped = whole.clone();
+    flipped[used - 60] ^= 1;
+    for damaged in [&whole[..0], &whole[..64], &whole[..used - 60], &flipped[..]] {
+        fs::write(&path, damaged).unwrap();
+        let refused = options().open::<&str>(&path, []).unwrap_err().to_string();
+        assert!(refused.contains("quipu repair --state") && !refused.contains("from a copy"), "{refused}");
+        assert_eq!(fs::read(&path).unwrap(), damaged, "nothing was changed");
+    }
+    // What can be read can be had, and is not handed over before somebody says that it may be.
+    let damage = quipu_edge::repair(&path).unwrap().expect("damaged");
+    assert!(damage.bytes_lost > 0, "{damage:?}");
+    assert!(quipu_edge::repair(&path).unwrap().is_none());
+    let site = site();
+    let edge = options().open(&path, [site.url()]).unwrap();
+    assert_eq!(edge.value("hits").unwrap().value, 1);
+    assert!(matches!(edge.sync(), Err(SyncError::KnownCopy { .. })));
+    drop(edge);
+    let edge = options().original().open(&path, [site.url()]).unwrap();
+    edge.flush(LONG).unwrap();
+    assert_eq!(site.value("hits"), 1);
+}
+
+/// All keys are asked for, however many belong to one shard and how few to another.
+#[test]
+fn every_counter_is_asked_for_in_turn() {
+    let site = site();
+    let edge = in_memory(&[&site]);
+    let many = |at: usize| format!("{{tag}}{at:04}-{}", "k".repeat(400));
+    let few = |at: usize| format!("{at}");
+    let keys: Vec<String> = (0..600).map(many).chain((0..600).map(few)).collect();
+    keys.iter().for_each(|key| site.add(key, 1));
+    keys.iter().for_each(|key| _ = edge.value(key).unwrap());
+    for _ in 0..20 {
+        edge.sync().unwrap();
+    }
+    let unheard = keys.iter().filter(|key| edge.value(key).unwrap().heard.is_none()).count();
+    assert_eq!(unheard, 0, "of {}", keys.len());
 }
 
 #[test]

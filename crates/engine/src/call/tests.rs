@@ -19,7 +19,17 @@ fn commands_arrive_as_they_were_sent() {
         Action::Get,
         Action::Reset { to: None },
         Action::Reset { to: Some(-1) },
-        Action::Create { limits, wait_ms: 2_000 },
+        Action::Create { limits, spread: Spread::Creator, wait_ms: 2_000 },
+        Action::Create { limits, spread: Spread::Even, wait_ms: 0 },
+        Action::Create { limits, spread: Spread::Shares(&[(SITE, 7), (SiteId::FIRST, 2)]), wait_ms: 1 },
+        Action::Move(Move {
+            amount: 5,
+            right: Some(Right::ToAdd),
+            from: SITE,
+            to: SiteId::FIRST,
+            wait_ms: 9,
+        }),
+        Action::Move(Move { amount: 1, right: None, from: SiteId::FIRST, to: SITE, wait_ms: 0 }),
         Action::Inspect,
         Action::Outcome(operation),
     ] {
@@ -73,7 +83,8 @@ fn replies_arrive_as_they_were_sent() {
         Reply::Added(added),
         Reply::Value(None),
         Reply::Value(Some(i64::MIN)),
-        Reply::Reset { existed: true },
+        Reply::Reset { aside: None },
+        Reply::Reset { aside: Some(i64::MIN) },
         Reply::Created,
         Reply::Inspected(None),
         Reply::Inspected(Some(Box::new(inspection))),
@@ -82,6 +93,7 @@ fn replies_arrive_as_they_were_sent() {
         Reply::Outcome(Outcome::Cancelled { counted_at: SITE }),
         Reply::Outcome(Outcome::Unknown),
         Reply::Outcome(Outcome::TooOld),
+        Reply::Moved(u64::MAX),
     ];
     for reply in replies.into_iter().chain(refusals().into_iter().map(Reply::Refused)) {
         assert_eq!(decode_reply(&encode_reply(reply.clone())).expect("its own bytes"), reply);
@@ -98,6 +110,7 @@ fn refusals() -> Vec<Refusal> {
             value: 3,
             available: 4,
             elsewhere: vec![(SITE, 1 << 100), (SiteId::FIRST, 0)],
+            in_all: Some(u64::MAX),
         },
         Refusal::Creating { missing: vec![SITE] },
         Refusal::Reserved { by: SITE },
@@ -122,5 +135,12 @@ fn refusals() -> Vec<Refusal> {
         Refusal::BadKey { bytes: 600 },
         Refusal::NotStored("b".to_owned()),
         Refusal::InDoubt("c".to_owned()),
+        Refusal::NotHere,
+        Refusal::Removed("d".to_owned()),
+        Refusal::OldCopy("e".to_owned()),
+        Refusal::SiteLeaves,
+        Refusal::NotBounded,
+        Refusal::CannotMove("d".to_owned()),
+        Refusal::NotMovedYet { site: SITE, wait_ms: 3, connected: true },
     ]
 }

@@ -468,6 +468,7 @@ impl Desk {
                 continue;
             };
             if handshake.fold(&name) {
+                crate::coverage::reached(crate::coverage::Branch::SlotFolded);
                 self.guests.remove(&(shard, name));
                 self.note_archives(shard);
                 self.changed.entry(shard).or_default().names.insert(name);

@@ -28,7 +28,7 @@ impl<L: Log, T: Table> Host<L, T> {
         };
         let (Some(running), None) = (running, refusal.clone()) else {
             let refusal = refusal.unwrap_or(Refusal::NotHere);
-            return self.refused.replies.push((ticket, Reply::Refused(refusal)));
+            return self.refused.replies.push((ticket, Reply::refused(refusal)));
         };
         if leaf {
             visit.restrict_to_a_leaf();
@@ -36,7 +36,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let here = running.shard.keys_kept_for_desks_here();
         for key in visit.keys().map(Box::from).chain(here).collect::<Vec<Box<[u8]>>>() {
             if let Err(refusal) = load(table, running, &key) {
-                return self.refused.replies.push((ticket, Reply::Refused(refusal)));
+                return self.refused.replies.push((ticket, Reply::refused(refusal)));
             }
         }
         let now = running.clock.at(now);

@@ -4,7 +4,10 @@
 use quipu_storage::{Fenced, Log, ShardId, StorageError, Table};
 
 use super::{Host, OpenError, Released, Running, State};
-use crate::Moment;
+use crate::{
+    Moment,
+    coverage::{Branch, reached},
+};
 
 /// How far a node may rely on what it has in memory ([`crate::nodes::Trust`] at one moment).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +56,10 @@ impl<L: Log, T: Table> Host<L, T> {
     pub fn open_seen(&mut self, id: ShardId, seen: Option<Fenced>, now: Moment) -> Result<bool, OpenError> {
         match self.store.open_seen(id, seen)? {
             Some(recovered) => self.install(id, &recovered, now).map(|()| true),
-            None => Ok(false),
+            None => {
+                reached(Branch::FenceNotAsSeen);
+                Ok(false)
+            }
         }
     }
 
@@ -61,6 +67,7 @@ impl<L: Log, T: Table> Host<L, T> {
     /// shard asks its fence, and goes on when that has answered.
     pub fn ask_fence(&mut self, id: ShardId) {
         if self.standing.holds {
+            reached(Branch::FenceAsked);
             self.confirm(id);
         }
     }
@@ -90,6 +97,7 @@ impl<L: Log, T: Table> Host<L, T> {
                 return Err(StorageError::Unsettled(id));
             }
         }
+        reached(Branch::ShardClosed);
         self.forget_shard(id, released);
         // If this is not heard, the node finds at the fence that it still has the shard when it looks around again.
         let _ = self.store.log().release(id);
@@ -103,7 +111,10 @@ impl<L: Log, T: Table> Host<L, T> {
             return Ok(());
         }
         match self.store.log().take_seen(id, seen)? {
-            Some(_) => self.store.log().release(id),
+            Some(_) => {
+                reached(Branch::ShardFreed);
+                self.store.log().release(id)
+            }
             None => Ok(()),
         }
     }

@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use quipu_storage::{Log, ShardId, Table};
 
 use super::{Commit, Host, Released, Running, State, is_key};
-use crate::{Action, Command, Moment, Outputs, Refusal, Reply, Ticket};
+use crate::{
+    Action, Command, Moment, Outputs, Refusal, Reply, Ticket,
+    coverage::{Branch, reached},
+};
 
 /// Who has waited long enough.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +48,7 @@ impl<L: Log, T: Table> Host<L, T> {
             let here = running.clock.at(now).elapsed_ms;
             for (ticket, command) in running.shard.take_back(here.saturating_sub(overdue.after_ms)) {
                 let refusal = withdrawn(&command.get(), overdue.after_ms, true);
-                released.replies.push((ticket, Reply::Refused(refusal)));
+                released.replies.push((ticket, Reply::refused(refusal)));
             }
             let is_late = now.elapsed_ms.saturating_sub(running.begun_ms) >= overdue.after_ms;
             let (State::Committing(Commit { outputs, .. }) | State::Unsettled { outputs, .. }) =
@@ -79,8 +82,8 @@ impl Running {
 /// an earlier attempt with the same id may be in the commit that is not decided.
 pub fn withdrawn(command: &Command<'_>, after_ms: u64, is_undecided: bool) -> Refusal {
     let has_id = matches!(command.action, Action::Add { operation: Some(_), .. });
-    // Creating goes on by itself once it has begun.
-    let may_go_on = matches!(command.action, Action::Create { .. });
+    // Creating goes on by itself once it has begun, and another site may have been asked to pass rights on.
+    let may_go_on = matches!(command.action, Action::Create { .. } | Action::Move(_));
     if is_undecided && (has_id || may_go_on) {
         return Refusal::InDoubt(format!(
             "the store has not answered for {after_ms} ms, and an earlier attempt may be under way"
@@ -95,7 +98,11 @@ pub fn withdrawn(command: &Command<'_>, after_ms: u64, is_undecided: bool) -> Re
 fn needs_the_store(running: &Running, command: &Command<'_>) -> bool {
     match command.action {
         Action::Get | Action::Inspect => is_key(command.key) && running.shard.lacks(command.key),
-        Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } | Action::Outcome(_) => true,
+        Action::Add { .. }
+        | Action::Reset { .. }
+        | Action::Create { .. }
+        | Action::Outcome(_)
+        | Action::Move(_) => true,
     }
 }
 
@@ -104,11 +111,17 @@ fn tell(outputs: &mut Outputs, is_overdue: impl Fn(Ticket) -> bool, after_ms: u6
     for (ticket, reply) in overdue {
         let refusal = match reply {
             // It has changed nothing, and what it has seen may not be known yet.
-            Reply::Value(_) | Reply::Inspected(_) | Reply::Outcome(_) => Refusal::NotStored(format!(
-                "the store has not answered for {after_ms} ms, and the value depends on it. Try again"
-            )),
-            _ => Refusal::InDoubt(format!("the store has not answered for {after_ms} ms")),
+            Reply::Value(_) | Reply::Inspected(_) | Reply::Outcome(_) => {
+                reached(Branch::ReadWithdrawn);
+                Refusal::NotStored(format!(
+                    "the store has not answered for {after_ms} ms, and the value depends on it. Try again"
+                ))
+            }
+            _ => {
+                reached(Branch::DoubtTold);
+                Refusal::InDoubt(format!("the store has not answered for {after_ms} ms"))
+            }
         };
-        released.replies.push((ticket, Reply::Refused(refusal)));
+        released.replies.push((ticket, Reply::refused(refusal)));
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     Membership, Moment, Settings, Shard, WindowMode,
     handoff::StoredDesk,
     operations::{Run, decode_page, slice_of},
-    record::{self, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
+    record::{self, GONE_KEY, Gone, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
     shard::{self, Stored, Unreadable},
 };
 
@@ -125,13 +125,20 @@ pub(super) fn read<T: Table>(
     let is_empty = first.rows.is_empty() && first.next.is_none();
     let runs = runs(table, id, &summary, now_ms)?;
     let open = open_entries(table, id)?;
+    let gone = match table.get(id, Slice::KEPT, GONE_KEY)?.filter(|row| !row.bytes.is_empty()) {
+        Some(row) => record::decode_row::<Gone>(&row.bytes)
+            .map_err(unreadable(id, "the list of settled entries"))?
+            .left_out(recovered.checkpoint.0)
+            .collect(),
+        None => BTreeSet::new(),
+    };
     let desk = desk(table, id)?;
     let parked = match table.get(id, Slice::KEPT, PARKED_KEY)? {
         Some(row) => record::decode_row(&row.bytes).map_err(unreadable(id, "the list of what is parked"))?,
         None => BTreeSet::new(),
     };
     let records = recovered.records.iter().map(|record| &*record.bytes);
-    let stored = Stored { summary, runs, open, desk, parked, is_empty };
+    let stored = Stored { summary, runs, open, gone, desk, parked, is_empty };
     let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
     let mut shard = Shard::recover(settings, membership, stored, records, now_ms).map_err(unreadable)?;
     for key in shard.keys_of_entries().iter().filter(|key| shard.lacks(key)).cloned().collect::<Vec<_>>() {
@@ -201,8 +208,8 @@ fn load_all<T: Table>(table: &T, id: ShardId, shard: &mut Shard) -> Result<(), O
     }
 }
 
-/// The entries that were not settled.
-fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<Logged>, OpenError> {
+/// The entries that were not settled, and the versions of their rows.
+fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<(u64, Logged)>, OpenError> {
     let mut open = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {
@@ -210,7 +217,9 @@ fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<Logged>, OpenErr
         let scan = Scan { slice: Slice::KEPT, prefix, after: after.as_deref(), rows_max: HEADERS_MAX };
         let page = table.scan(id, scan)?;
         for (_, row) in &page.rows {
-            open.push(record::decode_row(&row.bytes).map_err(unreadable(id, "an entry of an operation"))?);
+            let logged =
+                record::decode_row(&row.bytes).map_err(unreadable(id, "an entry of an operation"))?;
+            open.push((row.version, logged));
         }
         after = page.next;
         if after.is_none() {

@@ -51,7 +51,7 @@ impl<L: Log, T: Table> Host<L, T> {
         let left = estate.tokens().flat_map(|token| token.value.keys()).map(|key| key.bytes().into());
         for key in left.chain(running.shard.kept_keys()).collect::<Vec<Box<[u8]>>>() {
             if let Err(refusal) = load(table, running, &key) {
-                return self.refused.replies.push((ticket, Reply::Refused(refusal)));
+                return self.refused.replies.push((ticket, Reply::refused(refusal)));
             }
         }
         let now = running.clock.at(now);
@@ -76,6 +76,6 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn not_now(&mut self, id: ShardId, ticket: Ticket) {
         let text = format!("shard {} is not available; nothing was done. Try again", id.0);
-        self.refused.replies.push((ticket, Reply::Refused(Refusal::NotStored(text))));
+        self.refused.replies.push((ticket, Reply::refused(Refusal::NotStored(text))));
     }
 }

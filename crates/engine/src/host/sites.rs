@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
 
-use super::{Host, Running, State, load};
+use super::{Host, Running, State, load, prepare};
 use crate::{
-    BadMessage, Membership, Message, Moment, ShardAudit, SiteId,
+    BadMessage, Membership, Message, Moment, Rule, ShardAudit, SiteId,
     record::row_key,
     shard::{Shard, SweepWanted},
 };
@@ -161,8 +161,9 @@ impl<L: Log, T: Table> Host<L, T> {
     pub fn wants_at(&self) -> Option<u64> {
         let waits_for_flush = self.flush == Flush::Later && self.unflushed;
         let may_send = !self.connected.is_empty() && !waits_for_flush;
-        let shards = self.shards.iter().flatten();
-        shards.filter_map(|running| running.clock.outside(running.shard.wants_at_ms(may_send)?)).min()
+        // One that its store keeps from working is looked at by `maintain`.
+        let live = self.shards.iter().flatten().filter(|running| matches!(running.state, State::Live));
+        live.filter_map(|running| running.clock.outside(running.shard.wants_at_ms(may_send)?)).min()
     }
 
     /// Is a shard open, and surely no other node's? Only then does it speak with other sites.
@@ -174,6 +175,11 @@ impl<L: Log, T: Table> Host<L, T> {
     /// The number of the last change that this site has made in a shard.
     pub fn position(&self, id: ShardId) -> Option<u64> {
         Some(self.shard(id)?.position())
+    }
+
+    /// The number of the last change that this site has made in a shard and that is not only here since it was started.
+    pub fn heard_position(&self, id: ShardId) -> Option<u64> {
+        Some(self.shard(id)?.heard_position())
     }
 
     /// How far this site has got with another one's changes of a shard.
@@ -216,11 +222,18 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 }
 
-/// Tries again what waits, unless its counters cannot be read now.
+/// Resumes the commands that wait. Each goes the whole way of a new one.
 fn try_again<T: Table>(table: &T, running: &mut Running, now: Moment) {
-    let keys = running.shard.keys_of_waiting();
-    if keys.iter().all(|key| load(table, running, key).is_ok()) {
-        running.shard.try_again(now);
+    for waiter in running.shard.take_waiting() {
+        let ready = if running.shard.rules().keep(Rule::ResumedAsNew) {
+            prepare(table, running, &waiter.command())
+        } else {
+            load(table, running, waiter.command().key)
+        };
+        match ready {
+            Ok(()) => running.shard.resume(waiter, now),
+            Err(refusal) => running.shard.wait_on(waiter, refusal, now),
+        }
     }
 }
 

@@ -13,30 +13,42 @@
 //!    the entries that speak of them therefore arrive together, and are acknowledged together.
 //! 3. A receiver that is further behind than the sender's memory of changes is sent all rows, in the order of their keys
 //!    ([`Sweep`]), and after that the entries: in the same message, if the rows fit into one. A receiver takes in the sender's
-//!    own stream first, and the sweep before the parts. Rows of bounded counters in other streams, among which may be the
-//!    sender's own row, it takes in only when it has all of the sender's stream. So nobody has rows without their entries,
-//!    should the sender be lost; except in the middle of what does not fit into one message.
+//!    own stream first, and the sweep before the parts.
+//!    A row may be newer than the piece that it comes with: it is sent as it is now, while a piece that is too large for one
+//!    message ends before the newest entries, a sweep has none, and of a bounded counter the rows of all sites travel
+//!    together. With such rows come the entries that they include ([`Message::carried`]). So nobody has a row without its
+//!    entries, should everybody be lost who has them.
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
 //!    arrived: after that nobody can come with a count of its own. [`Message::settled`] tells how far that is.
 //! 6. Copies of tokens go to the site that has their slot, over others if need be, again and again until that one says
 //!    that the slot is closed ([`Message::passed_on`]). So do the last words of edges.
-//! 7. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other.
+//! 7. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other. One who is to
+//!    pass rights on to a third is told a total ([`MoveAsk`]): to be told twice is to be told once.
 //!
 //! The bytes are CBOR, arrays of numbered fields: fields that a newer version appends are skipped by an older one.
 
 use minicbor::{Decode, Encode};
-use quipu_crdt::{Bounded, Pn, bounded::Right};
+use quipu_crdt::{
+    Bounded, Pn,
+    bounded::{Right, Row as BoundedRow},
+};
 
-use super::SharedPart;
-use crate::{SiteId, counter::Row, entry::Entry, handoff::PassedOn};
+use super::{Runs, SharedPart};
+use crate::{
+    SiteId,
+    counter::Row,
+    entry::{Entry, What},
+    handoff::PassedOn,
+    operations::OperationHash,
+};
 
 /// A message aims at this size, and is not much longer.
 pub const EXCHANGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Longer ones are refused before they are read.
-pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+pub const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What one shard tells the same shard at another site. All of it is durable at the sender.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
@@ -75,6 +87,47 @@ pub struct Message {
     /// What the sender keeps for those who hand over, and the receiver may deliver.
     #[n(10)]
     pub(crate) passed_on: Option<Box<PassedOn>>,
+    /// Entries that rows in this message include, and that the receiver does not have by it.
+    #[n(11)]
+    pub(crate) carried: Option<Vec<Carried>>,
+    /// Which runs of their sites have written the streams that it has pieces of.
+    #[n(12)]
+    pub(crate) runs: Option<Vec<StreamRuns>>,
+    /// Rights that the receiver is to pass on.
+    #[n(15)]
+    pub(crate) moves: Option<Vec<MoveAsk>>,
+}
+
+/// Which runs of a site have written its stream.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct StreamRuns {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) runs: Runs,
+}
+
+/// Entries that come with the row of their counter, ahead of their streams.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Carried {
+    #[n(0)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    #[n(1)]
+    pub(crate) entries: Vec<CarriedEntry>,
+}
+
+/// An [`Entry`] without its key.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct CarriedEntry {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) number: u64,
+    #[n(2)]
+    pub(crate) hash: OperationHash,
+    #[n(3)]
+    pub(crate) what: What,
 }
 
 /// How far a site has got with another one's stream.
@@ -90,6 +143,9 @@ pub(crate) struct Received {
     /// How far it has got with all rows of that stream, if it is being sent these.
     #[n(3)]
     pub(crate) swept: Option<Swept>,
+    /// Which run of that one has written the change at that position.
+    #[n(4)]
+    pub(crate) writer: Option<u64>,
 }
 
 /// How far a site has got with all rows of a stream.
@@ -163,12 +219,6 @@ pub(crate) struct Sweep {
     pub(crate) rows: Vec<KeyRow>,
 }
 
-impl KeyRow {
-    pub(crate) fn is_bounded(&self) -> bool {
-        matches!(self.row, WireRow::Bounded(_))
-    }
-}
-
 impl Sweep {
     /// Are these all rows? Then what follows them comes in the same message.
     pub(crate) fn is_whole(&self) -> bool {
@@ -215,7 +265,8 @@ impl WireRow {
             Self::Full(row) => 32 + 32 * row.set_aside.len(),
             Self::Bounded(bounded) => {
                 let rows = bounded.rows().values();
-                64 + rows.map(|row| 24 + 16 * row.passed_on.len()).sum::<usize>()
+                let witnesses = |row: &BoundedRow<SiteId>| row.witnesses.as_ref().map_or(0, Vec::len);
+                64 + rows.map(|row| 24 + 16 * (row.passed_on.len() + witnesses(row))).sum::<usize>()
             }
         }
     }
@@ -237,6 +288,22 @@ pub(crate) struct Ask {
     pub(crate) passed_on: u64,
 }
 
+/// Rights that the receiver is to pass on, because a client of the sender wants it.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct MoveAsk {
+    #[n(0)]
+    #[cbor(with = "crate::entry::key")]
+    pub(crate) key: Box<[u8]>,
+    #[n(1)]
+    pub(crate) right: Right,
+    /// To this site,
+    #[n(2)]
+    pub(crate) to: SiteId,
+    /// until it has passed on so many to it in all.
+    #[n(3)]
+    pub(crate) total: u64,
+}
+
 /// Bytes that are no message.
 #[derive(Debug, thiserror::Error)]
 pub enum BadMessage {
@@ -252,6 +319,21 @@ pub enum BadMessage {
     /// It says what cannot be true.
     #[error("{0}")]
     Impossible(&'static str),
+    /// A stream has branched off: two copies of its site have run.
+    #[error(
+        "site {of} runs from an old copy of its folder: in shard {shard}, site {peer} has change {position} of it as another \
+         run of it has written that. Stop it and run `quipu restore` in its folder"
+    )]
+    Branched {
+        /// Who has said so.
+        peer: SiteId,
+        /// Whose stream.
+        of: SiteId,
+        /// The shard.
+        shard: u16,
+        /// Where they differ.
+        position: u64,
+    },
     /// The sender knows more of this site's stream than this site itself.
     #[error(
         "site {peer} has changes of this site's shard {shard} up to number {theirs}, and here there are {ours}: this site \

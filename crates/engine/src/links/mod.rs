@@ -5,13 +5,18 @@
 mod message;
 mod origin;
 mod peer;
+mod runs;
 mod written;
 
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
-    message::{Ask, Hearsay, KeyRow, Part, Received, Sweep, Swept, WireRow},
-    origin::{Changed, Origin, Settled},
+    message::{
+        Ask, Carried, CarriedEntry, Hearsay, KeyRow, MoveAsk, Part, Received, StreamRuns, Sweep, Swept,
+        WireRow,
+    },
+    origin::{Changed, Origin},
     peer::Peer,
+    runs::Runs,
     written::{PartAround, Rows, SharedPart},
 };
 
@@ -24,7 +29,7 @@ use crate::{
     Membership, SiteId,
     entry::{Count, Entry, What},
     operations::OperationHash,
-    record::Stream,
+    record::{Stream, Undone},
 };
 
 /// The streams of all sites, and the peers.
@@ -35,8 +40,8 @@ pub(crate) struct Links {
     /// The own one too.
     pub(crate) origins: BTreeMap<SiteId, Origin>,
     pub(crate) peers: BTreeMap<SiteId, Peer>,
-    /// How far this site has got with all rows of a stream that it is being sent.
-    pub(crate) sweeping: BTreeMap<SiteId, Swept>,
+    /// How far this site has got with all rows of a stream that it is being sent, and who has begun with that.
+    pub(crate) sweeping: BTreeMap<SiteId, (SiteId, Swept)>,
     /// Where the entries of an operation are that are not settled.
     index: HashMap<OperationHash, Vec<(SiteId, u64)>, FixedState>,
     /// There may be something to send.
@@ -64,8 +69,9 @@ impl Links {
             restless: true,
             wake_ms: None,
         };
-        for Stream { site, position, settled, counted } in streams.unwrap_or_default() {
+        for Stream { site, position, settled, counted, runs } in streams.unwrap_or_default() {
             let mut origin = Origin::at(*position);
+            origin.runs = runs.clone().unwrap_or_default();
             // Somebody may not have heard that some of it is settled.
             (origin.settled, origin.last_settled, origin.counted) = (*settled, *settled, *counted);
             links.origins.insert(*site, origin);
@@ -115,6 +121,7 @@ impl Links {
             position: origin.position,
             settled: origin.settled,
             counted: origin.counted,
+            runs: (!origin.runs.is_empty()).then(|| origin.runs.clone()),
         };
         (!self.is_alone() || self.origins.len() > 1).then(|| self.origins.iter().map(stream).collect())
     }
@@ -147,25 +154,45 @@ impl Links {
         }
         if let Some(number) = known {
             self.unlist(site, number, entry.hash);
-            self.origins.entry(site).or_default().open.remove(&number);
+            self.origins.entry(site).or_default().remove(number);
         }
         self.index.entry(entry.hash).or_default().push((site, entry.number));
-        self.origins.entry(site).or_default().open.insert(entry.number, entry);
+        self.origins.entry(site).or_default().insert(entry);
     }
 
     /// An entry is settled, or taken over elsewhere.
     pub(crate) fn remove(&mut self, site: SiteId, number: u64) -> Option<Entry> {
+        let (hash, counted) = {
+            let entry = self.origins.get(&site)?.open.get(&number)?;
+            (entry.hash, entry.count().map(|count| (entry.key.clone(), count.applied)))
+        };
+        let is_cancelled = self.is_cancelled(hash, site);
+        self.unlist(site, number, hash);
         let origin = self.origins.get_mut(&site)?;
-        let entry = origin.open.remove(&number)?;
-        origin.last_settled = origin.last_settled.max(number);
-        let is_cancelled = self.is_cancelled(entry.hash, site);
-        self.unlist(site, number, entry.hash);
-        if let What::Counted(count) = &entry.what
-            && !is_cancelled
-        {
-            self.origins.entry(site).or_default().remove_provisional(&entry.key, count.applied);
+        if let Some((key, applied)) = counted.filter(|_| !is_cancelled) {
+            origin.remove_provisional(&key, applied);
         }
-        Some(entry)
+        origin.last_settled = origin.last_settled.max(number);
+        origin.remove(number)
+    }
+
+    /// Forgets entries that were undone. Returns which of them the table may have.
+    pub(crate) fn undo(&mut self, undone: Undone) -> Vec<u64> {
+        let Undone { site, position } = undone;
+        let Some(origin) = self.origins.get(&site) else { return Vec::new() };
+        let last_settled = origin.last_settled;
+        let numbers: Vec<u64> = origin.open.range(position + 1..).map(|(number, _)| *number).collect();
+        numbers.iter().for_each(|number| drop(self.remove(site, *number)));
+        let Some(origin) = self.origins.get_mut(&site) else { return Vec::new() };
+        // They are not settled.
+        origin.last_settled = last_settled;
+        numbers.into_iter().filter(|number| origin.stored.remove(number)).collect()
+    }
+
+    /// Does a lower site than this one keep its count of an operation, as far as is known here?
+    pub(crate) fn is_kept_below(&self, hash: OperationHash, site: SiteId) -> bool {
+        self.entries(hash)
+            .any(|(other, entry)| other < site && entry.count().is_some() && !self.is_cancelled(hash, other))
     }
 
     fn unlist(&mut self, site: SiteId, number: u64, hash: OperationHash) {
@@ -232,7 +259,9 @@ impl Links {
         for (site, origin) in &mut self.origins {
             let others = self.peers.iter().filter(|(peer, _)| *peer != site);
             let position = others.map(|(_, peer)| peer.received(*site)).min();
-            origin.trim(position.unwrap_or(origin.position));
+            let position = position.unwrap_or(origin.position);
+            origin.trim(position);
+            origin.runs.trim(position);
         }
     }
 
@@ -255,6 +284,11 @@ impl Links {
     /// Is all that anybody knows of any removed site here?
     pub(crate) fn all_removed_are_closed(&self) -> bool {
         self.membership.removed.keys().all(|gone| self.is_closed(*gone))
+    }
+
+    /// Has everybody all that is known of the removed sites? Then entries of theirs that come are old ones.
+    pub(crate) fn all_have_removed(&self) -> bool {
+        self.all_removed_are_closed() && self.membership.removed.keys().all(|gone| self.all_have(*gone))
     }
 
     /// Has everybody all that is known here of a removed site, and has all come here that they wrote until they had it?

@@ -6,6 +6,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quipu_crdt::Pn;
 
+use super::Runs;
 use crate::{counters::Index, entry::Entry};
 
 /// So many changes are remembered. Whoever is further behind is sent all rows.
@@ -24,12 +25,12 @@ pub(crate) struct Changed {
     pub(crate) index: Index,
 }
 
-/// A settled entry that the table has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settled {
-    pub(crate) number: u64,
-    /// Does it take a count back?
-    pub(crate) cancels: bool,
+/// The entries of a stream that are not settled and speak of one counter.
+#[derive(Debug, Default)]
+struct OfKey {
+    numbers: BTreeSet<u64>,
+    /// What they have counted, without what was taken back.
+    provisional: Pn,
 }
 
 /// The stream of one site.
@@ -46,13 +47,15 @@ pub(crate) struct Origin {
     /// Those of them that the table has, or the checkpoint under way writes.
     pub(crate) stored: BTreeSet<u64>,
     /// Numbers of settled ones that the table has: first a checkpoint must have written where they went to,
-    pub(crate) gone: Vec<Settled>,
+    pub(crate) gone: Vec<u64>,
     /// as the one under way does,
-    pub(crate) leaving: Vec<Settled>,
+    pub(crate) leaving: Vec<u64>,
     /// then the next one deletes them.
-    pub(crate) deletable: Vec<Settled>,
-    /// What the operations in `open` have counted, by key, without those that were taken back.
-    pub(crate) provisional: HashMap<Box<[u8]>, Pn, FixedState>,
+    pub(crate) deletable: Vec<u64>,
+    /// The entries in `open`, by key.
+    of_keys: HashMap<Box<[u8]>, OfKey, FixedState>,
+    /// Who has written it.
+    pub(crate) runs: Runs,
     /// All that the site has counted, modulo 2^64.
     pub(crate) counted: Pn,
     /// The changes after `since`, in their order.
@@ -145,28 +148,54 @@ impl Origin {
         self.changes.range(begin..).copied()
     }
 
-    pub(crate) fn add_provisional(&mut self, key: &[u8], applied: i64) {
-        if applied != 0 {
-            let sum = self.provisional.entry(key.into()).or_default();
-            let amount = crate::counter::pn(applied);
-            sum.added = sum.added.saturating_add(amount.added);
-            sum.subtracted = sum.subtracted.saturating_add(amount.subtracted);
-        }
+    /// Keeps an entry until it is settled.
+    pub(crate) fn insert(&mut self, entry: Entry) {
+        self.of_keys.entry(entry.key.clone()).or_default().numbers.insert(entry.number);
+        self.open.insert(entry.number, entry);
     }
 
+    /// Drops an entry.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Entry> {
+        let entry = self.open.remove(&number)?;
+        if let Some(of_key) = self.of_keys.get_mut(&entry.key) {
+            of_key.numbers.remove(&number);
+            if of_key.numbers.is_empty() {
+                self.of_keys.remove(&entry.key);
+            }
+        }
+        Some(entry)
+    }
+
+    /// The entries that are not settled and speak of a counter, after a position.
+    pub(crate) fn entries_of(&self, key: &[u8], after: u64) -> impl Iterator<Item = &Entry> {
+        let numbers = self.of_keys.get(key).into_iter().flat_map(move |it| it.numbers.range(after + 1..));
+        numbers.filter_map(|number| self.open.get(number))
+    }
+
+    /// How many there are.
+    pub(crate) fn count_of(&self, key: &[u8]) -> usize {
+        if self.open.is_empty() { 0 } else { self.of_keys.get(key).map_or(0, |it| it.numbers.len()) }
+    }
+
+    /// An entry of this counter has counted so much.
+    pub(crate) fn add_provisional(&mut self, key: &[u8], applied: i64) {
+        let amount = crate::counter::pn(applied);
+        let sum = &mut self.of_keys.entry(key.into()).or_default().provisional;
+        sum.added = sum.added.saturating_add(amount.added);
+        sum.subtracted = sum.subtracted.saturating_add(amount.subtracted);
+    }
+
+    /// And that was taken back, or is settled.
     pub(crate) fn remove_provisional(&mut self, key: &[u8], applied: i64) {
-        let Some(sum) = self.provisional.get_mut(key) else { return };
+        let Some(OfKey { provisional: sum, .. }) = self.of_keys.get_mut(key) else { return };
         let amount = crate::counter::pn(applied);
         sum.added = sum.added.saturating_sub(amount.added);
         sum.subtracted = sum.subtracted.saturating_sub(amount.subtracted);
-        if *sum == Pn::default() {
-            self.provisional.remove(key);
-        }
     }
 
     /// What operations that are not settled have counted under a key.
     pub(crate) fn provisional(&self, key: &[u8]) -> Pn {
-        self.provisional.get(key).copied().unwrap_or_default()
+        self.of_keys.get(key).map(|it| it.provisional).unwrap_or_default()
     }
 }
 

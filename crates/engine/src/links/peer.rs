@@ -33,6 +33,8 @@ pub(crate) struct Peer {
     /// Parts under way, by stream and the position that they go to.
     under_way: VecDeque<(SiteId, u64)>,
     sent: BTreeMap<SiteId, u64>,
+    /// By stream, entries of other streams that parts under way carry.
+    carried: BTreeMap<SiteId, BTreeSet<(SiteId, u64)>>,
     sent_ms: u64,
     /// And one that told how far this site has got.
     told_ms: u64,
@@ -124,6 +126,9 @@ impl Peer {
         let before = self.under_way.len();
         let received = &self.received;
         self.under_way.retain(|(site, to)| received.get(site).is_none_or(|position| position < to));
+        for carried in self.carried.values_mut() {
+            carried.retain(|(site, number)| received.get(site).is_none_or(|position| position < number));
+        }
         if self.under_way.len() < before {
             self.resend_ms = RESEND_MS;
             self.waiting_ms = self.sent_ms;
@@ -167,6 +172,7 @@ impl Peer {
             position: *position,
             settled: 0,
             swept: None,
+            writer: None,
         });
         let hearsay = Hearsay {
             site,
@@ -232,8 +238,7 @@ impl Peer {
     /// Everything may have been lost: begin from what it says that it has.
     pub(crate) fn begin(&mut self, connected: bool) {
         self.connected = connected;
-        self.under_way.clear();
-        self.sent.clear();
+        self.forget_under_way();
         self.sweep_sent = None;
         self.settled_told = 0;
         (self.sent_ms, self.told_ms) = (0, 0);
@@ -245,6 +250,19 @@ impl Peer {
     pub(crate) fn begin_stream(&mut self, site: SiteId) {
         self.under_way.retain(|(other, _)| *other != site);
         self.sent.remove(&site);
+        self.carried.remove(&site);
+    }
+
+    fn forget_under_way(&mut self) {
+        self.under_way.clear();
+        self.sent.clear();
+        self.carried.clear();
+    }
+
+    /// Is this entry to be carried with a part of a stream? Not if an earlier part carries it that the peer must have before
+    /// it takes in this one.
+    pub(crate) fn carries(&mut self, stream: SiteId, site: SiteId, number: u64) -> bool {
+        self.carried.entry(stream).or_default().insert((site, number))
     }
 
     /// From where on a stream is to be sent; `None`: not now.
@@ -264,8 +282,7 @@ impl Peer {
     pub(crate) fn give_up_waiting(&mut self, now_ms: u64) -> bool {
         let is_late = !self.under_way.is_empty() && now_ms >= self.waiting_ms + self.resend_ms;
         if is_late {
-            self.under_way.clear();
-            self.sent.clear();
+            self.forget_under_way();
             self.resend_ms = (2 * self.resend_ms).min(RESEND_MS_MAX);
         }
         is_late

@@ -1,11 +1,21 @@
 //! The books of a shard.
 
-use quipu_crdt::Pn;
+use std::collections::BTreeMap;
 
 use minicbor::{Decode, Encode};
+use quipu_crdt::{
+    Bounded, Pn,
+    bounded::{Fate, Witness},
+};
 
 use super::{Shard, tally};
-use crate::{SiteId, Unfinished, handoff::HandoffStats};
+use crate::{
+    Moment, SiteId, Unfinished, counter::Counter, counters::Index, handoff::HandoffStats,
+    operations::OperationHash,
+};
+
+/// So many counters of a shard are named.
+const SUSPICIOUS_MAX: usize = 100;
 
 /// What was counted at this site and why, and what is known of the others. Totals are modulo 2^64.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -25,6 +35,54 @@ pub struct ShardAudit {
     /// This site and the others.
     #[n(4)]
     pub sites: Vec<SiteAudit>,
+    /// Counters whose rows, as they are known here, witness that an operation was not counted exactly once.
+    #[n(5)]
+    pub suspicious: Option<Vec<Suspicious>>,
+}
+
+/// A counter on which an operation was not counted exactly once.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub struct Suspicious {
+    /// The counter.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub key: Vec<u8>,
+    /// What its rows tell.
+    #[n(1)]
+    pub what: Suspicion,
+}
+
+/// What the rows of a counter tell of an operation.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub enum Suspicion {
+    /// It counts in the rows of these sites; one that is named twice counts it twice.
+    #[n(0)]
+    Twice(#[n(0)] Vec<SiteId>),
+    /// This site has counted it and taken it back, and no other counts it.
+    #[n(1)]
+    Lost(#[n(0)] SiteId),
+}
+
+/// What the rows of a counter tell of an operation that was not counted exactly once, if there is one. While operations
+/// are not settled, one that two sites have counted is found too. An id that is used again after the window is none.
+fn suspicion(bounded: &Bounded<SiteId>, window_s: u64) -> Option<Suspicion> {
+    let mut counts: BTreeMap<u64, Vec<(SiteId, u64)>> = BTreeMap::new();
+    let mut taken_back: BTreeMap<u64, usize> = BTreeMap::new();
+    for (site, row) in bounded.rows() {
+        for Witness { id, at_s, fate } in row.witnesses.iter().flatten() {
+            match fate {
+                Fate::Counts => counts.entry(*id).or_default().push((*site, *at_s)),
+                Fate::TakenBack => *taken_back.entry(*id).or_default() += 1,
+                Fate::Lost => return Some(Suspicion::Lost(*site)),
+            }
+        }
+    }
+    let mut twice = counts.into_iter().filter_map(|(id, mut counts)| {
+        let newest_s = counts.iter().map(|(_, at_s)| *at_s).max()?;
+        counts.retain(|(_, at_s)| newest_s - at_s < window_s);
+        let expected = 1 + taken_back.get(&id).copied().unwrap_or(0);
+        (counts.len() > expected).then(|| counts.into_iter().map(|(site, _)| site).collect())
+    });
+    twice.next().map(Suspicion::Twice)
 }
 
 /// What is known of one site.
@@ -48,6 +106,50 @@ pub struct SiteAudit {
 }
 
 impl Shard {
+    /// An operation with an id is part of the own row of a bounded counter now.
+    pub(super) fn witness(&mut self, key: &[u8], hash: OperationHash, applied: i64, now: Moment) {
+        let Some(index) = self.counters.find(key).filter(|_| applied != 0) else { return };
+        let witness = Witness { id: hash.half(), at_s: now.unix_ms / 1_000, fate: Fate::Counts };
+        self.change_witnesses(index, |bounded| bounded.witness(witness));
+    }
+
+    /// A count of an operation is taken back in the own row: one of this site, or of a removed one whose heir it is.
+    /// `is_lost`: in favour of an attempt that has counted nothing.
+    pub(super) fn take_back_witness(
+        &mut self,
+        key: &[u8],
+        hash: OperationHash,
+        is_heir: bool,
+        is_lost: bool,
+    ) {
+        let Some(index) = self.counters.find(key) else { return };
+        let id = hash.half();
+        self.change_witnesses(index, |bounded| match is_heir {
+            true => bounded.witness(Witness { id, at_s: 0, fate: Fate::TakenBack }),
+            false => bounded.take_back_witness(id, is_lost),
+        });
+    }
+
+    /// The row has been touched for what is witnessed.
+    fn change_witnesses(&mut self, index: Index, change: impl FnOnce(&mut Bounded<SiteId>)) {
+        self.counters.change(index, |entry| {
+            if let Some(Counter::Bounded(bounded)) = &mut entry.counter {
+                change(bounded);
+            }
+        });
+    }
+
+    /// A counter has changed, or has been read: do its rows witness that something is wrong?
+    pub(super) fn note_suspect(&mut self, index: Index) {
+        let entry = self.counters.get(index);
+        let Some(Counter::Bounded(bounded)) = &entry.counter else { return };
+        match suspicion(bounded, self.settings.window.length_ms() / 1_000) {
+            Some(suspicion) => _ = self.suspects.insert(entry.key.clone(), suspicion),
+            None if self.suspects.is_empty() => {}
+            None => _ = self.suspects.remove(&entry.key),
+        }
+    }
+
     /// What this site has counted in all.
     pub(super) fn counted_here(&self) -> Pn {
         let books = self.summary.books.unwrap_or_default();
@@ -72,7 +174,14 @@ impl Shard {
             set: books.set,
             cancelled: books.cancelled,
             sites: sites.collect(),
+            suspicious: (!self.suspects.is_empty()).then(|| self.suspicious()),
         }
+    }
+
+    /// As many as one needs to find out more.
+    fn suspicious(&self) -> Vec<Suspicious> {
+        let suspects = self.suspects.iter().take(SUSPICIOUS_MAX);
+        suspects.map(|(key, what)| Suspicious { key: key.to_vec(), what: what.clone() }).collect()
     }
 
     /// The number of the last own change.
@@ -98,7 +207,7 @@ impl Shard {
 
     pub(crate) fn add_unfinished(&self, sum: &mut Unfinished) {
         let own = self.links.own();
-        sum.commands += self.keys_of_waiting().len() as u64;
+        sum.commands += self.waiting.len() as u64;
         sum.operations += own.open.len() as u64;
         for (site, peer) in &self.links.peers {
             let missing = own.position.saturating_sub(peer.received(self.settings.site));

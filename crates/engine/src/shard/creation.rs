@@ -1,14 +1,22 @@
 //! Making a bounded counter: its definition takes effect when all sites have agreed to it and none has counted under its
 //! key. [`Creation`](crate::counter::Creation) says why that is safe.
 
-use quipu_crdt::{Bounded, bounded::Definition};
+use quipu_crdt::{
+    Bounded,
+    bounded::{Definition, Right},
+};
 
 use super::Shard;
 use crate::{
-    Limits, Moment, Refusal, Reply, Rule, SiteId,
+    Limits, Moment, Refusal, Reply, Rule, SiteId, Spread,
     counter::{Counter, Proposal, Shared},
     counters::Index,
+    coverage::{Branch, reached},
+    links::Ask,
 };
+
+/// Others are asked to go on with a counter that is being made, for so many milliseconds after it was in somebody's way.
+const GO_ON_MS: u64 = 1_000;
 
 impl Shard {
     /// `None`: not all sites have agreed yet, and whoever asked is willing to wait.
@@ -16,13 +24,11 @@ impl Shard {
         &mut self,
         key: &[u8],
         limits: Limits,
+        spread: Spread<'_>,
         wait_ms: u64,
-        _now: Moment,
     ) -> Result<Option<Reply>, Refusal> {
         let own = self.settings.site;
-        let Limits { minimum, maximum, initial } = limits;
-        let definition = Definition::new(minimum, maximum, initial, own)
-            .map_err(|error| Refusal::BadDefinition(error.to_string()))?;
+        let definition = self.definition(limits, spread)?;
         let found = self.find(key);
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
         if counter.is_some_and(Counter::exists) {
@@ -47,24 +53,50 @@ impl Shard {
                     return Err(Refusal::Reserved { by });
                 }
                 self.propose(index, definition);
-                self.advance_creation(index);
             }
-            // Whoever has not agreed may have been removed.
-            Some(proposed) if proposed.definition == definition => self.advance_creation(index),
+            Some(proposed) if proposed.definition == definition => {}
             Some(_) => return Err(Refusal::Reserved { by: own }),
         }
-        if matches!(self.counters.get(index).counter, Some(Counter::Bounded(_))) {
-            return Ok(Some(Reply::Created));
+        match self.created(key)? {
+            None if wait_ms == 0 => Err(Refusal::Creating { missing: self.without_counter(key) }),
+            reply => Ok(reply),
         }
-        if wait_ms > 0 { Ok(None) } else { Err(Refusal::Creating { missing: self.not_agreed(index) }) }
     }
 
-    /// Asked again: is it made?
-    pub(super) fn created(&self, key: &[u8]) -> Result<Option<Reply>, Refusal> {
+    fn definition(&self, limits: Limits, spread: Spread<'_>) -> Result<Definition<SiteId>, Refusal> {
+        let bad = |error: quipu_crdt::bounded::BadDefinition| Refusal::BadDefinition(error.to_string());
+        let members = &self.links.membership.members;
+        let Limits { minimum, maximum, initial } = limits;
+        let definition = Definition::new(minimum, maximum, initial, self.settings.site).map_err(bad)?;
+        match spread {
+            Spread::Creator => Ok(definition),
+            Spread::Even => definition.spread(members.iter().map(|site| (*site, 1))).map_err(bad),
+            Spread::Shares(shares) => {
+                let member = |(site, share): &(SiteId, u64)| Ok((self.member(*site)?, *share));
+                let shares: Result<Vec<_>, String> = shares.iter().map(member).collect();
+                let shares = shares
+                    .map_err(|stranger| Refusal::BadDefinition(format!("{stranger}; nothing was created")))?;
+                definition.spread(shares).map_err(bad)
+            }
+        }
+    }
+
+    /// Asked again: is it made, and do all sites take it? One that has only agreed answers that the key is reserved.
+    pub(super) fn created(&mut self, key: &[u8]) -> Result<Option<Reply>, Refusal> {
         let Some(index) = self.counters.find(key) else { return Err(Refusal::Exists) };
+        // Whoever had not agreed may have been removed.
+        self.advance_creation(index);
         match (&self.counters.get(index).counter, self.proposal_here(index)) {
             (Some(Counter::Bounded(bounded)), _) if *bounded.definition().creator() == self.settings.site => {
-                Ok(Some(Reply::Created))
+                // If that is not remembered, it was stored before: at the end of the stream at the latest.
+                let end = self.links.own().position;
+                self.waiting.effects.entry(key.into()).or_insert(end);
+                let is_everywhere = self.without_counter(key).is_empty();
+                if is_everywhere || !self.settings.rules.keep(Rule::CreatedEverywhere) {
+                    self.waiting.effects.remove(key);
+                    return Ok(Some(Reply::Created));
+                }
+                Ok(None)
             }
             (_, Some(_)) => Ok(None),
             // Withdrawn: somebody has counted, or a lower site makes it.
@@ -72,8 +104,12 @@ impl Shard {
         }
     }
 
-    pub(super) fn missing_agreement(&self, key: &[u8]) -> Vec<SiteId> {
-        self.counters.find(key).map_or_else(Vec::new, |index| self.not_agreed(index))
+    /// Which sites do not take a counter yet that is being made here: they have not agreed, or do not know that all have.
+    pub(super) fn without_counter(&self, key: &[u8]) -> Vec<SiteId> {
+        let Some(index) = self.counters.find(key) else { return Vec::new() };
+        let Some(effect) = self.waiting.effects.get(key) else { return self.not_agreed(index) };
+        let peers = self.links.peers.iter();
+        peers.filter(|(_, peer)| peer.received(self.settings.site) < *effect).map(|(site, _)| *site).collect()
     }
 
     fn shared(&self, index: Index) -> Option<&Shared> {
@@ -104,6 +140,7 @@ impl Shard {
     }
 
     fn propose(&mut self, index: Index, definition: Definition<SiteId>) {
+        reached(Branch::CreationProposed);
         let at = self.summary.changes + 1;
         self.change_creation(index, |creation| creation.proposes = Some(Proposal { definition, at }));
     }
@@ -139,19 +176,70 @@ impl Shard {
             .collect();
         match mine {
             Some(_) if is_used || lowest < own => {
+                reached(Branch::CreationWithdrawn);
                 self.change_creation(index, |creation| creation.proposes = None);
                 self.advance_creation(index);
             }
             // The lowest agrees to nobody's.
             Some(mine) if self.not_agreed(index).is_empty() && self.links.all_removed_are_closed() => {
+                reached(Branch::CreationTakesEffect);
                 let bounded = Box::new(Bounded::new(own, mine.definition));
                 self.counters.change(index, |entry| entry.counter = Some(Counter::Bounded(bounded)));
                 self.touch(index, false);
+                let key = self.counters.get(index).key.clone();
+                self.waiting.note_effect(&key, self.summary.changes);
             }
             None if !is_used && !open.is_empty() => {
+                reached(Branch::CreationAgreed);
                 self.change_creation(index, |creation| creation.agrees.extend(open));
             }
             Some(_) | None => {}
+        }
+    }
+
+    /// A counter that is being made is in somebody's way. Who has not agreed may have been removed since, and who has joined
+    /// or was restored since may not have been asked: they are asked to look again, over so many links.
+    pub(super) fn hasten(&mut self, key: &[u8], links: u64, now_ms: u64) {
+        if !self.settings.rules.keep(Rule::CreationsGoOn) {
+            return;
+        }
+        let want = self.waiting.unmade.entry(key.into()).or_default();
+        want.amount = want.amount.max(links);
+        want.until_ms = now_ms + GO_ON_MS;
+        self.links.restless = true;
+    }
+
+    /// The same over as many links as there can be.
+    pub(super) fn hasten_everywhere(&mut self, key: &[u8], now_ms: u64) {
+        self.hasten(key, self.links.membership.members.len() as u64, now_ms);
+    }
+
+    /// What a peer is to look at again.
+    pub(super) fn asks_to_go_on(&mut self, peer: SiteId, now_ms: u64) -> Vec<Ask> {
+        let mut unmade = std::mem::take(&mut self.waiting.unmade);
+        let is_unmade = |key: &[u8]| self.counter(key).is_some_and(|it| self.reserved(it).is_some());
+        unmade.retain(|key, want| want.until_ms > now_ms && is_unmade(key));
+        let mut asks = Vec::new();
+        for (key, want) in &mut unmade {
+            if want.asks(peer, now_ms) {
+                // No rights are meant: there is no counter yet that could have any.
+                asks.push(Ask { key: key.clone(), right: Right::ToAdd, amount: want.amount, passed_on: 0 });
+            }
+        }
+        self.waiting.unmade = unmade;
+        asks
+    }
+
+    /// A peer has asked for something of a counter that is being made.
+    pub(super) fn go_on(&mut self, ask: &Ask, now: Moment) {
+        let Some(index) = self.counters.find(&ask.key).filter(|index| self.shared(*index).is_some()) else {
+            return;
+        };
+        self.advance_creation(index);
+        let is_unmade =
+            self.counters.get(index).counter.as_ref().is_some_and(|it| self.reserved(it).is_some());
+        if is_unmade && ask.amount > 1 {
+            self.hasten(&ask.key, ask.amount - 1, now.elapsed_ms);
         }
     }
 }

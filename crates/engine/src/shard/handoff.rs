@@ -11,6 +11,7 @@ use crate::{
     Moment, Refusal, Reply,
     counter::{Counter, growth},
     counters::Index,
+    coverage::{Branch, reached},
     handoff::{Answer, Deltas, Guest, HandoffStats, Key, Name, Opening, Reading, Readings, Visit},
 };
 
@@ -45,7 +46,10 @@ impl Ledger for Rows<'_> {
 
     fn credit(&mut self, deltas: &Deltas) -> Result<(), Overflow> {
         let credited = self.shard.credit(deltas, self.now);
-        self.refused |= credited.is_err();
+        if credited.is_err() {
+            reached(Branch::CreditRefused);
+            self.refused = true;
+        }
         credited
     }
 
@@ -71,7 +75,7 @@ impl Shard {
     pub(crate) fn visit(&mut self, ticket: Ticket, shard: u16, visit: Visit, leaf: bool, now: Moment) {
         let reply = match self.answer_visit(shard, visit, leaf, now) {
             Ok(answer) => Reply::Visited(Box::new(answer)),
-            Err(refusal) => Reply::Refused(refusal),
+            Err(refusal) => Reply::refused(refusal),
         };
         self.outputs.replies.push((ticket, reply));
     }
@@ -168,6 +172,7 @@ impl Shard {
             }
             let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
             if counter.and_then(|counter| self.reserved(counter)).is_some() {
+                self.hasten_everywhere(key.bytes(), now.elapsed_ms);
                 return Err(Overflow); // Not while it may become a bounded counter.
             }
             let mut counter = counter.cloned().unwrap_or(Counter::Plain(Pn::default()));
@@ -225,6 +230,7 @@ impl Shard {
         let until_ms = now.elapsed_ms + PARKED_WANT_MS;
         for (right, amount) in [(Right::ToAdd, lacking.added), (Right::ToSubtract, lacking.subtracted)] {
             if amount > 0 {
+                reached(Branch::ParkedWaits);
                 self.want(&key, right, amount, until_ms);
             }
         }
@@ -256,6 +262,7 @@ impl Shard {
                 _ => false,
             });
         if counted {
+            reached(Branch::ParkedCounted);
             tally(&mut self.books().issued, counts);
             self.touch(index, true);
         }
@@ -280,6 +287,7 @@ impl Shard {
     pub(crate) fn try_last_words(&mut self, shard: u16, now: Moment) {
         let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
+        reached(Branch::LastWordsAgain);
         let clients: Vec<Name> = handshake.notices().map(|(notice, _)| *notice.client()).collect();
         handshake.act_on_kept_notices(&mut Rows::taking(self, now));
         self.desk.put_back(shard, handshake);

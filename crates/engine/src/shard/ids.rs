@@ -5,16 +5,16 @@
 //! for the window. Until then a lower site's count of the same operation makes this site take its own back.
 
 use quipu_crdt::Pn;
-use quipu_storage::{Row, Slice, Write};
+use quipu_storage::{Position, Row, Slice, Write};
 
 use super::{Shard, tally};
 use crate::{
     Add, Added, Membership, Moment, OperationId, Outcome, Refusal, Rule, SiteId,
     counter::{Counter, pn},
+    coverage::{Branch, reached},
     entry::{Cancellation, Count, Entry, Part, What},
-    links::Settled,
-    operations::{Admitted, Counted, Operation, OperationHash, made_ms, slice_of},
-    record::{Logged, encode_row},
+    operations::{Admitted, Counted, Operation, OperationHash, elsewhere, made_ms, slice_of},
+    record::{GONE_KEY, Gone, GoneEntries, Logged, encode_row},
 };
 
 /// What of a total lies in the direction of an amount.
@@ -64,6 +64,7 @@ impl Shard {
         self.operations.expiry(id.id, now)?;
         // What is settled goes first: others are taken back then, whether or not that is known here.
         if let Some((site, count)) = self.known(hash).filter(|_| !self.operations.knows(hash)) {
+            reached(Branch::RepeatUnsettled);
             return self.repeat(site, count, add.amount);
         }
         // Who counts it is settled, and may be forgotten; that it was counted twice is not.
@@ -71,11 +72,13 @@ impl Shard {
         match self.operations.admit(hash, id.id, add.amount, now)? {
             Admitted::Repeat(counted) => Ok(Some(counted.answer(own))),
             Admitted::Presumed => {
+                reached(Branch::RepeatPresumed);
                 let value = self.value(key).unwrap_or(0);
                 Ok(Some(Added { value, applied: 0, repeated: true, site: own }))
             }
             Admitted::New { hash, expires_ms } => {
                 if let Some((site, count)) = taken_back {
+                    reached(Branch::RepeatTakenBack);
                     return self.repeat(site, count, add.amount);
                 }
                 if let Some(from_ms) =
@@ -87,10 +90,21 @@ impl Shard {
                 self.make_room_for_entry()?;
                 let Some(added) = self.add(key, add, now)? else { return Ok(None) };
                 let Added { value, applied, .. } = added;
+                self.witness(key, hash, applied, now);
+                if applied == 0 && add.amount != 0 && self.settings.rules.keep(Rule::ZeroIsNoOutcome) {
+                    // Remembered, it could win against a count of the same operation at another site.
+                    return Ok(Some(added));
+                }
                 if self.links.is_alone() {
                     let made_ms = made_ms(id.id);
-                    let counted =
-                        Counted { amount: add.amount, applied, value, expires_ms, site: None, made_ms };
+                    let counted = Counted {
+                        amount: add.amount,
+                        applied,
+                        value,
+                        expires_ms,
+                        site: elsewhere(own, own),
+                        made_ms,
+                    };
                     self.remember(Operation { hash, counted }, now);
                 } else {
                     let end = self.total(key, own, applied);
@@ -156,6 +170,17 @@ impl Shard {
         counter.map_or(0, |counter| axis(counter.total(self.settings.site, site), amount))
     }
 
+    /// Is what an entry of a site speaks of part of that site's row here?
+    pub(super) fn row_includes(&self, site: SiteId, key: &[u8], what: &What) -> bool {
+        match what {
+            What::Counted(Count { applied, end, .. }) => self.total(key, site, *applied) >= *end,
+            What::Cancelled(Cancellation { parts, .. }) => parts
+                .iter()
+                .filter(|part| part.site == site)
+                .all(|part| self.total(key, site, part.amount) >= part.end),
+        }
+    }
+
     /// Writes an entry into the own log.
     fn log(&mut self, hash: OperationHash, key: &[u8], what: What) {
         let number = self.next_number();
@@ -190,11 +215,13 @@ impl Shard {
             let key =
                 self.links.entries(hash).find(|(other, _)| other == site).map(|(_, entry)| entry.key.clone());
             let Some(key) = key else { continue };
+            reached(if is_heir { Branch::TakenBackByHeir } else { Branch::TakenBack });
             let mut cancellation = Cancellation { of: *site, parts: Vec::new(), kept_by };
             if count.applied != 0 {
                 cancellation.parts.push(Part { site: *site, amount: count.applied, end: count.end });
             }
             self.balance(&key, &mut cancellation);
+            self.take_back_witness(&key, hash, is_heir, counts[0].1.applied == 0 && count.applied != 0);
             self.log(hash, &key, What::Cancelled(cancellation));
         }
     }
@@ -236,11 +263,12 @@ impl Shard {
         if self.links.is_alone() || !self.settings.rules.keep(Rule::AddBack) {
             return;
         }
-        let of_key = |entry: &&Entry| *entry.key == *key && matches!(entry.what, What::Cancelled(_));
-        let entries: Vec<Entry> = self.links.own().open.values().filter(of_key).cloned().collect();
+        let cancels = |entry: &&Entry| entry.count().is_none();
+        let entries: Vec<Entry> = self.links.own().entries_of(key, 0).filter(cancels).cloned().collect();
         for entry in entries {
             let What::Cancelled(mut cancellation) = entry.what else { continue };
             if self.balance(key, &mut cancellation) {
+                reached(Branch::AddedBack);
                 self.log(entry.hash, key, What::Cancelled(cancellation));
             }
         }
@@ -264,6 +292,7 @@ impl Shard {
                 site == own && matches!(&it.what, What::Cancelled(cancellation) if cancellation.of == of)
             });
             if !is_taken_over && self.balance(&entry.key, &mut cancellation) {
+                reached(Branch::EstateBalanced);
                 self.log(entry.hash, &entry.key, What::Cancelled(cancellation));
             }
         }
@@ -281,13 +310,20 @@ impl Shard {
             let counted_at = match (settled, keeper) {
                 (Outcome::Counted(Added { site, .. }), _) | (_, Some((site, _))) => site,
                 // Who counts it has not been heard here yet.
-                _ => kept_by,
+                _ => {
+                    reached(Branch::OutcomeKeeperUnheard);
+                    kept_by
+                }
             };
+            reached(Branch::OutcomeCancelled);
             return Outcome::Cancelled { counted_at };
         }
         match (settled, keeper) {
             (Outcome::Counted(_), _) | (_, None) => settled,
-            (_, Some((site, count))) => Outcome::Provisional(Added { repeated: false, ..count.answer(site) }),
+            (_, Some((site, count))) => {
+                reached(Branch::OutcomeProvisional);
+                Outcome::Provisional(Added { repeated: false, ..count.answer(site) })
+            }
         }
     }
 
@@ -296,6 +332,7 @@ impl Shard {
         let own = self.settings.site;
         if !self.links.membership.removed.keys().all(|removed| self.links.is_closed(*removed)) {
             // Somebody may still come with a count of a site that was removed.
+            reached(Branch::SettlingWaitsForRemoved);
             return;
         }
         let by_told = self.settings.rules.keep(Rule::ToldPositions);
@@ -333,6 +370,7 @@ impl Shard {
     pub(crate) fn settle_alone(&mut self, now: Moment) {
         let open = |shard: &Self| shard.links.origins.values().map(|origin| origin.open.len()).sum::<usize>();
         let before = open(self);
+        reached(Branch::SettledAlone);
         self.settle_removed(now);
         self.settle(now);
         self.moved |= open(self) < before;
@@ -381,6 +419,7 @@ impl Shard {
             origin.open.range(..=origin.settled).map(|(number, _)| (*site, *number))
         });
         for (site, number) in settled.collect::<Vec<_>>() {
+            reached(Branch::SettledAtStart);
             self.retire(site, number, now);
         }
     }
@@ -399,56 +438,69 @@ impl Shard {
         let own = self.settings.site;
         if let Some((of, count)) = self.taken_back_by(site, number) {
             // The heir has seen that all have both: the count goes first.
+            reached(Branch::RetiredWithHeirs);
             self.retire(of, count, now);
         }
         let hash = self.links.origins.get(&site).and_then(|it| it.open.get(&number)).map(|entry| entry.hash);
-        let is_cancelled = hash.is_some_and(|hash| self.links.is_cancelled(hash, site));
+        // What took it back may have been settled, and forgotten, before this site heard of it.
+        let is_cancelled = hash
+            .is_some_and(|hash| self.links.is_cancelled(hash, site) || self.links.is_kept_below(hash, site));
         let Some(entry) = self.links.remove(site, number) else { return };
         if let Some(origin) = self.links.origins.get_mut(&site)
             && origin.stored.remove(&number)
         {
-            origin.gone.push(Settled { number, cancels: entry.count().is_none() });
+            origin.gone.push(number);
         }
         let What::Counted(count) = entry.what else { return };
         if is_cancelled {
+            reached(Branch::CancelledRetires);
             return;
         }
         let Count { amount, applied, value, made_ms, .. } = count;
         let expires_ms = self.operations.expiry_of_settled(made_ms, now);
-        let site = (site != own).then_some(site);
-        let counted = Counted { amount, applied, value, expires_ms, site, made_ms };
+        let counted = Counted { amount, applied, value, expires_ms, site: elsewhere(site, own), made_ms };
         self.operations.remember(Operation { hash: entry.hash, counted }, now.elapsed_ms);
         self.note_slice(expires_ms);
     }
 
     /// The rows that keep the entries which are not settled, and the end of those that the last checkpoint has seen go.
-    pub(super) fn capture_entries(&mut self) -> Vec<Write> {
+    /// `version` is that of the checkpoint, which covers the log up to `position`.
+    pub(super) fn capture_entries(&mut self, version: u64, position: Position) -> Vec<Write> {
         self.entries_unsaved = false;
+        let written = Logged::row_version(self.settings.site);
         let mut writes = Vec::new();
-        // What takes a count back goes last: of a checkpoint that fails, the first rows may be written.
-        let mut counts = Vec::new();
-        let mut cancellations = Vec::new();
+        let mut gone = Gone { position: position.0, ..Gone::default() };
         for (site, origin) in &mut self.links.origins {
             for (number, entry) in origin.open.iter().filter(|(number, _)| !origin.stored.contains(number)) {
                 let bytes = encode_row(&Logged { site: *site, entry: entry.clone() });
                 let key = Logged::row_key(*site, *number);
-                writes.push(Write { slice: Slice::KEPT, key, row: Row { version: 1, bytes } });
+                writes.push(Write { slice: Slice::KEPT, key, row: Row { version: written, bytes } });
             }
             // Not before the runs that have taken them over are surely there.
-            for Settled { number, cancels } in std::mem::take(&mut origin.deletable) {
-                let key = Logged::row_key(*site, number);
-                let deletion = Write { slice: Slice::KEPT, key, row: Row { version: 2, bytes: Vec::new() } };
-                if cancels { cancellations.push(deletion) } else { counts.push(deletion) }
+            let deletable = std::mem::take(&mut origin.deletable);
+            for number in &deletable {
+                let key = Logged::row_key(*site, *number);
+                writes.push(Write {
+                    slice: Slice::KEPT,
+                    key,
+                    row: Row { version: written + 1, bytes: Vec::new() },
+                });
             }
             let open = &origin.open;
             origin.leaving.append(&mut origin.gone);
             // One that takes back what it took back before goes by another number.
-            let replaced = origin.stored.iter().filter(|number| !open.contains_key(number));
-            origin.leaving.extend(replaced.map(|number| Settled { number: *number, cancels: true }));
+            origin.leaving.extend(origin.stored.iter().filter(|number| !open.contains_key(number)));
             origin.stored = open.keys().copied().collect();
+            gone.before.extend(GoneEntries::of(*site, deletable));
+            gone.now.extend(GoneEntries::of(*site, origin.leaving.clone()));
         }
-        writes.append(&mut counts);
-        writes.append(&mut cancellations);
+        let is_listed = !gone.before.is_empty() || !gone.now.is_empty();
+        if std::mem::replace(&mut self.lists_gone, is_listed) || is_listed {
+            // First: of a checkpoint that fails, the first rows may be written.
+            let bytes = if is_listed { encode_row(&gone) } else { Vec::new() };
+            let row = Row { version, bytes };
+            writes.insert(0, Write { slice: Slice::KEPT, key: GONE_KEY.to_vec(), row });
+        }
         writes
     }
 
@@ -488,10 +540,8 @@ impl Shard {
     }
 
     /// May this counter leave memory, as far as its operations are concerned?
-    pub(super) fn has_provisional(links: &crate::links::Links, key: &[u8]) -> bool {
-        let removed = links.membership.removed.keys().filter_map(|site| links.origins.get(site));
-        links.origins.values().any(|origin| origin.provisional.contains_key(key))
-            || removed.flat_map(|origin| origin.open.values()).any(|entry| *entry.key == *key)
+    pub(super) fn has_open_entries(links: &crate::links::Links, key: &[u8]) -> bool {
+        links.origins.values().any(|origin| origin.count_of(key) > 0)
     }
 
     /// A counter as this shard has it.

@@ -3,7 +3,12 @@
 use quipu_storage::Page;
 
 use super::{ListFrom, Shard, Unreadable, listing::Seen};
-use crate::{SiteId, counter::Counter, links::Origin, record::Books};
+use crate::{
+    Rule, SiteId,
+    counter::Counter,
+    links::Origin,
+    record::{Before, Books, Logged, Undone},
+};
 
 impl Shard {
     /// Whose rows are those that do not say it, for the summary: only if it is not the first site.
@@ -22,13 +27,22 @@ impl Shard {
         self.look_through(from, page, |_, _| Some(()))
     }
 
-    /// Writes down whose row is whose, for the next process, which is another site. May be done again.
-    pub(crate) fn name_rows(&mut self, key: &[u8], new: SiteId) {
+    /// Is what nobody has heard of undone?
+    pub(crate) fn undoes(&self) -> bool {
+        self.settings.rules.keep(Rule::UnheardIsUndone)
+    }
+
+    /// Writes down whose row is whose, for the next process, which is another site; of a counter that was noted, as it was
+    /// then. May be done again.
+    pub(crate) fn name_rows(&mut self, key: &[u8], new: SiteId, before: Option<&Before>) {
+        if let Some(before) = before {
+            self.undo(before);
+        }
         let Some(index) = self.counters.find(key) else { return };
         let old = self.settings.site;
         let existed = self.counters.get(index).exists();
-        let changed = self.counters.change(index, |entry| {
-            let version = entry.version();
+        let changed = self.counters.put(index, |entry| {
+            let version = before.map_or(entry.version(), |before| before.version);
             match entry.counter.take() {
                 Some(Counter::Bounded(bounded)) => {
                     entry.counter = Some(Counter::Bounded(Box::new(bounded.known_at(new))));
@@ -49,12 +63,25 @@ impl Shard {
     }
 
     /// All rows are named: from the next process on this is another site.
-    pub(crate) fn begin_incarnation(&mut self, new: SiteId) {
+    /// Returns where the table may have entries that were undone.
+    pub(crate) fn begin_incarnation(&mut self, new: SiteId) -> Vec<Vec<u8>> {
+        crate::coverage::reached(crate::coverage::Branch::IncarnationBegun);
         let (old, counted) = (self.settings.site, self.counted_here());
-        self.links.origins.entry(old).or_default().counted = counted;
+        let unheard = self.summary.unheard.filter(|_| self.undoes());
+        let origin = self.links.origins.entry(old).or_default();
+        origin.counted = counted;
+        if let Some(unheard) = unheard {
+            // What comes after that is another stream than the one that others may have.
+            origin.skip_to(unheard.position);
+            origin.runs.cut(unheard.position);
+        }
+        self.summary.undone = unheard.map(|unheard| Undone { site: old, position: unheard.position });
+        let stored = self.summary.undone.map(|undone| self.links.undo(undone)).unwrap_or_default();
+        self.be_heard();
         self.links.origins.insert(new, Origin::at(self.summary.changes));
         self.summary.books = Some(Books::default());
         self.incarnation = Some(new);
         self.moved = true;
+        stored.into_iter().map(|number| Logged::row_key(old, number)).collect()
     }
 }

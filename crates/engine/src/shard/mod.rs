@@ -12,6 +12,7 @@ mod handoff;
 mod ids;
 mod incarnation;
 mod listing;
+mod moving;
 mod passing;
 mod receive;
 mod relay;
@@ -20,6 +21,7 @@ mod room;
 mod send;
 mod sweep;
 mod transient;
+mod unheard;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,23 +29,25 @@ use std::{
 };
 
 use quipu_crdt::Pn;
-use quipu_storage::{Row, Slice, Write};
+use quipu_storage::{Position, Row, Slice, Write};
 
 pub use self::{
-    audit::{ShardAudit, SiteAudit},
+    audit::{ShardAudit, SiteAudit, Suspicion, Suspicious},
     listing::Listing,
+    unheard::Uncounted,
 };
 pub(crate) use self::{listing::ListFrom, sweep::SweepWanted};
 use self::{passing::Passing, rights::Waiting, room::Room, transient::Pending};
 use crate::{
     Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,
-    Settings, SiteId, SiteView, WindowMode,
+    Rule, Rules, Settings, SiteId, SiteView, WindowMode,
     counter::{Counter, growth, pn},
     counters::{Counters, Entry, Flags, Index, VERSION_MAX},
+    coverage::{Branch, reached},
     handoff::{Desk, Key, Name, StoredDesk},
     links::{Changed, Links},
     operations::{Counted, Operation, OperationHash, Operations, Run},
-    record::{self, Books, Contents, Logged, Summary},
+    record::{self, Before, Books, Contents, Logged, Summary},
 };
 
 /// Whoever waits for a reply.
@@ -95,8 +99,10 @@ pub(crate) const A_RECORD: &str = "a record of the log";
 pub(crate) struct Stored {
     pub(crate) summary: Summary,
     pub(crate) runs: Vec<Run>,
-    /// Entries that are not settled.
-    pub(crate) open: Vec<Logged>,
+    /// Entries that are not settled, or were not until lately.
+    pub(crate) open: Vec<(u64, Logged)>,
+    /// Those of them that were settled when the last checkpoint was made.
+    pub(crate) gone: BTreeSet<(SiteId, u64)>,
     /// Handoffs, by the shard that they are with.
     pub(crate) desk: BTreeMap<u16, StoredDesk>,
     /// Counters under which something is parked.
@@ -120,10 +126,18 @@ pub struct Shard {
     logged: Vec<Logged>,
     /// Entries were logged that no checkpoint has.
     entries_unsaved: bool,
+    /// The last checkpoint has listed entries that are settled and still in the table.
+    lists_gone: bool,
     /// How far this site has got with a stream has changed.
     moved: bool,
     /// From the next process on this is another site.
     incarnation: Option<SiteId>,
+    /// Counters as they were before what nobody has heard of, that no checkpoint has.
+    unsaved_before: Vec<Before>,
+    /// So many of them the checkpoint under way writes.
+    saving_before: usize,
+    /// The table may have some that nobody needs.
+    has_old_notes: bool,
     record_bytes: usize,
     links: Links,
     /// What several peers are sent.
@@ -140,6 +154,8 @@ pub struct Shard {
     /// Counters that the checkpoint under way writes and that the table may not list yet, in the order of their keys.
     fresh_saving: Vec<Index>,
     watched: BTreeSet<Box<[u8]>>,
+    /// Counters whose rows witness that an operation was not counted exactly once.
+    suspects: BTreeMap<Box<[u8]>, Suspicion>,
 }
 
 impl Shard {
@@ -166,8 +182,12 @@ impl Shard {
             waiting: Waiting::default(),
             logged: Vec::new(),
             entries_unsaved: false,
+            lists_gone: !stored.gone.is_empty(),
             moved: false,
             incarnation: None,
+            unsaved_before: Vec::new(),
+            saving_before: 0,
+            has_old_notes: true,
             counters: Counters::new(settings.seed),
             operations: Operations::new(&settings, stored.runs, stored.summary.forgotten_ms, now_ms),
             complete: stored.is_empty,
@@ -181,9 +201,20 @@ impl Shard {
             unsaved_sorted: 0,
             fresh_saving: Vec::new(),
             watched: BTreeSet::new(),
+            suspects: BTreeMap::new(),
         };
-        for Logged { site, entry } in stored.open {
+        let undone = shard.summary.undone;
+        for (version, Logged { site, entry }) in stored.open {
             let number = entry.number;
+            let is_undone = undone.is_some_and(|it| it.site == site && number > it.position);
+            if is_undone && version < Logged::row_version(settings.site) {
+                continue;
+            }
+            if stored.gone.contains(&(site, number)) && settings.rules.keep(Rule::SettledStaySettled) {
+                // What it said has been taken over, or taken back by an entry that is gone before it.
+                shard.links.origins.entry(site).or_default().gone.push(number);
+                continue;
+            }
             shard.links.insert(site, entry);
             shard.links.origins.entry(site).or_default().stored.insert(number);
         }
@@ -203,6 +234,7 @@ impl Shard {
         })?;
         shard.retire_settled(now_ms);
         shard.note_joining();
+        shard.begin_unheard();
         Ok(shard)
     }
 
@@ -218,12 +250,13 @@ impl Shard {
             if own_version > before {
                 own.push(Changed { number: own_version.min(version), here: version, index });
             }
-            self.counters.change(index, |entry| {
+            self.counters.put(index, |entry| {
                 entry.counter = change.counter;
                 entry.set_version(version);
             });
             self.list_unsaved(index);
             self.note_parked(index);
+            self.note_suspect(index);
         }
         if !self.links.is_alone() {
             own.sort_unstable_by_key(|changed| changed.number);
@@ -232,11 +265,15 @@ impl Shard {
         for operation in contents.operations {
             self.operations.remember(operation, now_ms);
         }
+        self.unsaved_before.extend(contents.before);
         self.entries_unsaved |= !contents.entries.is_empty();
         for Logged { site, entry } in contents.entries {
             self.links.insert(site, entry);
         }
-        let Summary { changes, slice_max, .. } = self.summary;
+        let Summary { changes, slice_max, undone, .. } = self.summary;
+        if let Some(now_undone) = contents.summary.undone.filter(|now_undone| undone != Some(*now_undone)) {
+            self.links.undo(now_undone);
+        }
         self.operations.forget_until(contents.summary.forgotten_ms);
         self.summary = contents.summary;
         // A checkpoint may have come after the record.
@@ -255,6 +292,7 @@ impl Shard {
                     origin.settled = origin.settled.max(stream.settled);
                     origin.last_settled = origin.settled;
                     origin.counted = stream.counted;
+                    origin.runs = stream.runs.clone().unwrap_or_default();
                 }
             }
             // Of a time when it was alone. Entries that a checkpoint has written since then stay.
@@ -265,7 +303,12 @@ impl Shard {
     /// From now on these belong to the cluster.
     pub fn follow(&mut self, membership: &Membership) {
         self.links.follow(membership.clone());
+        // A command may wait for rights of whom this site is the heir now, or for somebody who is gone.
+        self.waiting.is_woken = self.settings.rules.keep(Rule::ResumedAsNew);
         self.note_joining();
+        if self.links.peers.is_empty() {
+            self.be_heard();
+        }
     }
 
     /// Operations that were settled before all sites have listed this one are not sent to it.
@@ -284,13 +327,15 @@ impl Shard {
     /// Takes in what the table has under a key that this shard [lacks](Self::lacks).
     pub fn install(&mut self, key: &[u8], row: Option<&Row>) -> Result<(), Unreadable> {
         let Some(row) = row.filter(|row| !row.bytes.is_empty()) else { return Ok(()) };
+        reached(Branch::ReadAgain);
         let counter = decode_counter(row)?;
         let index = self.counters.insert(key);
-        self.counters.change(index, |entry| {
+        self.counters.put(index, |entry| {
             entry.counter = Some(counter);
             entry.set_version(row.version);
             entry.flag(|flags| flags.in_table = true);
         });
+        self.note_suspect(index);
         Ok(())
     }
 
@@ -315,7 +360,7 @@ impl Shard {
         match self.run(command, now) {
             Ok(Some(reply)) => self.outputs.replies.push((ticket, reply)),
             Ok(None) => self.wait(ticket, command, now.elapsed_ms),
-            Err(refusal) => self.outputs.replies.push((ticket, Reply::Refused(refusal))),
+            Err(refusal) => self.outputs.replies.push((ticket, Reply::refused(refusal))),
         }
     }
 
@@ -328,7 +373,10 @@ impl Shard {
         if self.settings.transient.is_some() {
             return self.run_transient(command, now).map(Some);
         }
-        let is_write = matches!(action, Action::Add { .. } | Action::Reset { .. } | Action::Create { .. });
+        let is_write = matches!(
+            action,
+            Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } | Action::Move(_)
+        );
         if is_write && self.is_joining() {
             return Err(Refusal::Joining);
         }
@@ -339,15 +387,20 @@ impl Shard {
             }
             Action::Get => Ok(Some(Reply::Value(self.value(key)))),
             Action::Reset { to } => self.reset(key, to).map(Some),
-            Action::Create { limits, wait_ms } => self.create(key, limits, wait_ms, now),
+            Action::Create { limits, spread, wait_ms } => self.create(key, limits, spread, wait_ms),
             Action::Inspect => Ok(Some(Reply::Inspected(self.inspect(key).map(Box::new)))),
             Action::Outcome(id) => Ok(Some(Reply::Outcome(self.outcome(key, id, now)))),
+            Action::Move(it) => self.move_rights(key, it),
         }
+    }
+
+    pub(crate) fn rules(&self) -> Rules {
+        self.settings.rules
     }
 
     fn is_joining(&self) -> bool {
         self.links.membership.joining.contains(&self.settings.site)
-            && self.settings.rules.keep(crate::Rule::NewcomersWait)
+            && self.settings.rules.keep(Rule::NewcomersWait)
     }
 
     fn find(&mut self, key: &[u8]) -> Option<Index> {
@@ -377,6 +430,7 @@ impl Shard {
         let counter = found.and_then(|index| self.counters.get(index).counter.as_ref());
         let site = self.settings.site;
         if let Some(by) = counter.and_then(|counter| self.reserved(counter)) {
+            self.hasten_everywhere(key, now.elapsed_ms);
             return Err(Refusal::Reserved { by });
         }
         let room = Room::of(counter, site, self.waiting_rights(key), add);
@@ -386,7 +440,7 @@ impl Shard {
         {
             return Ok(None);
         }
-        let applied = room.admit(add).map_err(|refusal| self.say_where(key, refusal))?;
+        let applied = room.admit(add).map_err(|refusal| self.say_where(key, room.lacks(), refusal))?;
         if applied == 0 && add.amount != 0 && !existed {
             // Nothing to count, and nothing to count it on.
             return Ok(Some(Added { value: 0, applied: 0, repeated: false, site }));
@@ -429,9 +483,10 @@ impl Shard {
         if let Some(by) = counter.and_then(|counter| self.reserved(counter)) {
             return Err(Refusal::Reserved { by });
         }
+        let aside = found.and_then(|index| shown(self.counters.get(index)));
         let existed = counter.is_some_and(Counter::exists);
         if to.is_none() && !existed {
-            return Ok(Reply::Reset { existed });
+            return Ok(Reply::Reset { aside });
         }
         let (site, version, alone) = (self.settings.site, self.summary.changes + 1, self.links.is_alone());
         let index = found.unwrap_or_else(|| self.counters.insert(key));
@@ -450,7 +505,7 @@ impl Shard {
         self.touch(index, existed);
         tally(&mut self.books().set, grown);
         self.balance_cancellations(key);
-        Ok(Reply::Reset { existed })
+        Ok(Reply::Reset { aside })
     }
 
     fn books(&mut self) -> &mut Books {
@@ -508,7 +563,7 @@ impl Shard {
     fn touch_any(&mut self, index: Index, existed: bool) -> u64 {
         self.summary.changes += 1;
         let version = self.summary.changes;
-        let exists = self.counters.change(index, |entry| {
+        let exists = self.counters.put(index, |entry| {
             entry.set_version(version);
             entry.exists()
         });
@@ -573,16 +628,20 @@ impl Shard {
         self.summary.site = self.written_by();
         self.links.restless = true;
         self.moved = false;
+        let before = self.counters.take_noted();
         let counters = &self.counters;
         let changes = self.touched.iter().map(|index| {
             let entry = counters.get(*index);
             (&*entry.key, entry.version(), entry.counter.as_ref())
         });
         let handed = self.desk.seal();
-        let record = record::encode_record(&self.summary, changes, &self.counted, &self.logged, &handed);
+        let record =
+            record::encode_record(&self.summary, changes, &self.counted, &self.logged, &handed, &before);
+        self.unsaved_before.extend(before);
         let rows = self.touched.len() + self.counted.len() + self.logged.len() + handed.len();
         for index in mem::take(&mut self.touched) {
             self.counters.flag(index, |flags| flags.touched = false);
+            self.note_suspect(index);
             if !self.watched.is_empty() {
                 let entry = self.counters.get(index);
                 if self.watched.contains(&entry.key) {
@@ -613,6 +672,7 @@ impl Shard {
             || self.operations.unsaved() > 0
             || self.entries_unsaved
             || self.desk.is_unsaved()
+            || !self.unsaved_before.is_empty()
             || self.links.is_stored_in_vain()
     }
 
@@ -621,16 +681,17 @@ impl Shard {
         self.operations.unsaved()
     }
 
-    /// Begins a checkpoint: the rows of everything changed since the last one. All of it must be committed: call this
-    /// between batches. `None` while the last checkpoint is not [done](Self::saved).
-    pub fn capture(&mut self, now_ms: u64) -> Option<Vec<Write>> {
+    /// Begins a checkpoint, which covers the log up to `position`: the rows of everything changed since the last one. All of
+    /// it must be committed: call this between batches. `None` while the last checkpoint is not [done](Self::saved).
+    pub fn capture(&mut self, now_ms: u64, position: Position) -> Option<Vec<Write>> {
         if self.saving.is_some() || !self.is_unsaved() {
             return None;
         }
         debug_assert!(self.touched.is_empty());
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
-        writes.extend(self.capture_entries());
+        writes.extend(self.capture_entries(self.summary.changes + 1, position));
         writes.extend(self.desk.capture(self.summary.changes));
+        writes.extend(self.capture_before());
         self.sort_unsaved();
         self.unsaved_sorted = 0;
         let unsaved = mem::take(&mut self.unsaved);
@@ -663,7 +724,7 @@ impl Shard {
         self.counters.flag(index, |flags| (flags.unsaved, flags.saving) = (false, true));
         if self.links.is_alone() && !self.counters.get(index).exists() {
             // No other site can know of it, so nothing has to be remembered of it.
-            self.counters.change(index, |entry| entry.counter = None);
+            self.counters.put(index, |entry| entry.counter = None);
             self.counters.flag(index, |flags| flags.in_table = false);
         }
         let entry = self.counters.get(index);
@@ -677,6 +738,7 @@ impl Shard {
         let Some(saved) = self.saving.take() else { return };
         self.operations.saved();
         self.entries_saved();
+        self.before_saved();
         for index in mem::take(&mut self.fresh_saving) {
             self.counters.flag(index, |flags| flags.in_table = true);
         }
@@ -699,10 +761,11 @@ impl Shard {
         let may_go = |entry: &Entry| {
             let Flags { touched, unsaved, saving, fresh, .. } = entry.flags();
             let is_listed = touched || unsaved || saving || fresh || entry.version() >= oldest_here;
-            let is_awaited = Self::has_provisional(links, &entry.key) || desk.has_parked(&entry.key);
+            let is_awaited = Self::has_open_entries(links, &entry.key) || desk.has_parked(&entry.key);
             !is_listed && !is_awaited
         };
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {
+            reached(Branch::Evicted);
             self.complete = false;
         }
     }
@@ -711,6 +774,7 @@ impl Shard {
     pub fn tick(&mut self, now_ms: u64) -> Slice {
         if self.summary.knows_ids_from_ms == Some(u64::MAX) && !self.is_joining() {
             // It is listed by all now: what was settled before is forgotten everywhere after the window.
+            reached(Branch::NewcomerKnowsIds);
             self.summary.knows_ids_from_ms = Some(now_ms + self.settings.window.length_ms());
             self.moved = true;
         }
@@ -754,6 +818,9 @@ impl Shard {
         self.carry_on_seen(before);
         self.waiting = mem::take(&mut before.waiting);
         self.operations.carry_on(&before.operations);
+        if before.summary.unheard.is_none() {
+            self.be_heard();
+        }
         for (site, peer) in mem::take(&mut before.links.peers) {
             if let Some(here) = self.links.peers.get_mut(&site) {
                 // What it has told is true whatever became of the batch.

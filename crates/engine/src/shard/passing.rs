@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::{Shard, handoff::Rows};
 use crate::{
     EXCHANGE_BYTES_MAX, Moment, Rule, SiteId,
+    coverage::{Branch, reached},
     handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
 
@@ -219,20 +220,26 @@ impl Shard {
         let mut rows = Rows::taking(self, now);
         let mut done_here = Vec::new();
         for token in &tokens {
+            reached(Branch::TokenPassedOn);
             closed_here.extend(handshake.take_passed_on(&mut rows, token));
         }
         for notice in &notices {
             if !handshake.keep_notice(&mut rows, notice) {
                 continue;
             }
+            reached(Branch::LastWordsKept);
             known_done.iter().for_each(|done| handshake.notice_done(done));
             let client = *notice.client();
             let acted = notice.servers().iter().map(|server| NoticeDone { client, server: *server });
             done_here.extend(acted.filter(|done| !handshake.is_pending(done)));
         }
         let closed: Vec<TokenName> = closed.into_iter().filter(|name| handshake.token_closed(name)).collect();
+        closed.iter().for_each(|_| reached(Branch::TokenClosed));
         let done: Vec<NoticeDone> = done.into_iter().filter(|it| handshake.is_pending(it)).collect();
-        done.iter().for_each(|it| handshake.notice_done(it));
+        for it in &done {
+            reached(Branch::LastWordsDone);
+            handshake.notice_done(it);
+        }
         self.desk.put_back(shard, handshake);
         self.desk.note(shard, names, Guest::default());
         if self.folded_len(shard) != folded {
@@ -274,6 +281,7 @@ impl Shard {
         });
         let gone: Vec<_> = gone.filter(|(_, done)| is_gone(&done.server)).collect();
         for (shard, done) in gone {
+            reached(Branch::LastWordsToGone);
             self.desk.handshake(shard).notice_done(&done);
             self.desk.note(shard, [done.client], Guest::default());
         }

@@ -5,9 +5,12 @@ use crate::{
     BadMessage, Message, Moment, Rule, SiteId,
     counter::Counter,
     counters::VERSION_MAX,
+    coverage::{Branch, reached},
     entry::Entry,
     handoff::Name,
-    links::{Changed, KeyRow, Part, SharedPart, Sweep, Swept, WireRow},
+    links::{
+        Carried, CarriedEntry, Changed, KeyRow, Part, Received, SharedPart, StreamRuns, Sweep, Swept, WireRow,
+    },
 };
 
 impl Message {
@@ -16,7 +19,8 @@ impl Message {
         let parts = || self.parts.iter().map(SharedPart::part);
         let rows = parts().flat_map(|part| &part.rows).chain(self.sweep.iter().flat_map(|it| &it.rows));
         let entries = parts().flat_map(|part| &part.entries).map(|entry| &*entry.key);
-        let asks = self.asks.iter().map(|ask| &*ask.key);
+        let moves = self.moves.iter().flatten().map(|ask| &*ask.key);
+        let asks = self.asks.iter().map(|ask| &*ask.key).chain(moves);
         let passed_on = self.passed_on.iter().flat_map(|it| it.keys());
         rows.map(|row| &*row.key).chain(entries).chain(asks).chain(passed_on)
     }
@@ -32,19 +36,46 @@ impl Shard {
         message: Message,
         now: Moment,
     ) -> Result<(), BadMessage> {
+        self.take_in(shard, from, message, now).map_err(BadMessage::reached)
+    }
+
+    fn take_in(
+        &mut self,
+        shard: u16,
+        from: SiteId,
+        mut message: Message,
+        now: Moment,
+    ) -> Result<(), BadMessage> {
         self.check(shard, from, &message)?;
+        self.leave_out_branches(&mut message);
+        self.be_heard();
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
         let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
-        self.take_streams(from, message.position, message.epoch, message.parts, message.sweep, now)?;
-        let Message { settled, hearsay, asks, passed_on, .. } = message;
+        let Message { parts, sweep, carried, runs, .. } = message;
+        let others = runs.into_iter().flatten().filter(|it| it.site != own);
+        let before: Vec<_> = others.map(|it| (self.received(it.site).unwrap_or(0), it)).collect();
+        let taken = self.take_streams(from, message.epoch, parts, sweep, carried.unwrap_or_default(), now);
+        for (from, StreamRuns { site, runs }) in before {
+            let origin = self.links.origins.get_mut(&site);
+            if let Some(origin) = origin.filter(|origin| origin.position > from) {
+                origin.runs.go_on(from, origin.position, &runs);
+            }
+        }
+        taken?;
+        let Message { settled, hearsay, asks, passed_on, moves, .. } = message;
         self.settle_learned(from, settled, now);
+        self.hear_settled(&message.received, now);
         for said in hearsay.iter().filter(|said| said.site != own) {
             self.settle_learned(said.site, said.settled, now);
         }
         for ask in &asks {
             self.give(from, ask);
+            self.go_on(ask, now);
+        }
+        for ask in moves.iter().flatten() {
+            self.give_moved(ask);
         }
         if let Some(passed_on) = passed_on {
             self.take_passed_on(shard, Name::of_site(from), *passed_on, now);
@@ -61,14 +92,15 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes in pieces of streams; the sender's own one was so long, and it acts under the membership of this epoch.
+    /// Takes in pieces of streams, and the entries that come with their rows; the sender acts under the membership of this
+    /// epoch.
     fn take_streams(
         &mut self,
         from: SiteId,
-        position: u64,
         theirs: u64,
         parts: Vec<SharedPart>,
         sweep: Option<Sweep>,
+        carried: Vec<Carried>,
         now: Moment,
     ) -> Result<(), BadMessage> {
         let epoch = self.links.membership.epoch;
@@ -79,27 +111,39 @@ impl Shard {
             other => (None, other),
         };
         // All rows first: what follows them may be in the same message.
-        own_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
+        own_sweep.into_iter().try_for_each(|sweep| self.take_sweep(from, sweep))?;
         for part in own_parts {
             self.take_part(from, part, now)?;
         }
-        // Of a bounded counter all rows travel together, so that the sender's own one may be among those of others. It is
-        // not taken in before its stream has come that far: were the sender lost, nobody would have the entries.
-        let lacks = self.received(from).is_none_or(|here| here < position);
-        let is_early = |rows: &[KeyRow]| lacks && rows.iter().any(KeyRow::is_bounded);
-        let early = other_sweep.as_ref().filter(|sweep| is_early(&sweep.rows)).map(|sweep| sweep.origin);
-        let other_sweep = other_sweep.filter(|_| early.is_none());
-        other_sweep.into_iter().try_for_each(|sweep| self.take_sweep(sweep))?;
+        other_sweep.into_iter().try_for_each(|sweep| self.take_sweep(from, sweep))?;
         for part in other_parts {
-            if is_early(&part.rows) || early == Some(part.origin) {
-                continue;
-            }
             // If the sender knows of a newcomer that is not known here yet, it will say it again.
             if theirs <= epoch || self.links.origins.contains_key(&part.origin) {
                 self.take_part(from, part, now)?;
+            } else {
+                reached(Branch::PartOfNewcomer);
             }
         }
+        self.take_carried(carried);
         Ok(())
+    }
+
+    /// Takes in entries that come with the rows of their counters, ahead of their streams. One whose row is not here is
+    /// ignored: the piece that it came with was not taken in.
+    fn take_carried(&mut self, carried: Vec<Carried>) {
+        for Carried { key, entries } in carried {
+            for CarriedEntry { site, number, hash, what } in entries {
+                let Some(origin) = self.links.origins.get(&site) else { continue };
+                let is_removed = self.links.membership.removed.contains_key(&site);
+                let is_known = number <= origin.position || origin.open.contains_key(&number);
+                let is_old = is_known || (is_removed && self.links.all_have_removed());
+                if !is_old && site != self.settings.site && self.row_includes(site, &key, &what) {
+                    reached(Branch::EntryCarried);
+                    self.keep(site, Entry { number, hash, key: key.clone(), what });
+                    self.reconcile(hash);
+                }
+            }
+        }
     }
 
     /// Does the sender not know of operations that are settled, and will not hear it from anybody else?
@@ -121,6 +165,11 @@ impl Shard {
         if let Some(theirs) = most.filter(|_| self.settings.rules.keep(Rule::NewIncarnation)) {
             return Err(BadMessage::OldCopy { peer: from, shard, theirs, ours: own });
         }
+        if self.settings.rules.keep(Rule::StreamsStayOne)
+            && let Some((of, position)) = self.branched(from, message)
+        {
+            return Err(BadMessage::Branched { peer: from, of, shard, position });
+        }
         for part in message.parts.iter().map(SharedPart::part) {
             let numbers = part.entries.iter().map(|entry| entry.number);
             let is_sorted = numbers.clone().is_sorted_by(|one, next| one < next);
@@ -128,11 +177,52 @@ impl Shard {
             if part.from > part.to || part.to > VERSION_MAX / 2 || !is_sorted || !is_within {
                 return Err(BadMessage::Impossible("a part whose positions are out of order"));
             }
-            if part.entries.iter().any(Entry::contradicts_itself) {
+            if part.entries.iter().any(|entry| entry.what.contradicts_itself()) {
                 return Err(BadMessage::Impossible("a count that was taken back for a higher site"));
             }
         }
+        for entry in message.carried.iter().flatten().flat_map(|it| &it.entries) {
+            if entry.what.contradicts_itself() || entry.number > VERSION_MAX / 2 {
+                return Err(BadMessage::Impossible("an entry ahead of its stream that nobody has written"));
+            }
+        }
         Ok(())
+    }
+
+    /// Is the sender, or this site, an old copy? Of a stream, its own or of an earlier incarnation, one has another change
+    /// than the other: where.
+    fn branched(&self, from: SiteId, message: &Message) -> Option<(SiteId, u64)> {
+        let (own, ours) = (self.settings.site, &self.links.own().runs);
+        let mut of_us = message.received.iter().filter(|it| it.site == own);
+        if let Some(it) = of_us.find(|it| ours.contradict(it.position, it.writer)) {
+            return Some((own, it.position));
+        }
+        let ends = message.parts.iter().map(|part| (part.origin(), part.to()));
+        let ends = ends.chain(message.sweep.iter().map(|sweep| (sweep.origin, sweep.until)));
+        let mut senders = ends.filter(|(site, _)| site.number == from.number);
+        senders.find_map(|(site, to)| Some((site, self.differs(message, site, to)?)))
+    }
+
+    /// Where a piece of a stream that goes up to a position belongs to another stream than the one that is known here.
+    fn differs(&self, message: &Message, site: SiteId, to: u64) -> Option<u64> {
+        let theirs = message.runs.iter().flatten().find(|it| it.site == site)?;
+        let origin = self.links.origins.get(&site).filter(|origin| origin.position <= to)?;
+        let here = origin.position;
+        origin.runs.contradict(here, theirs.runs.writer(here)).then_some(here)
+    }
+
+    /// Leaves out pieces of streams that have branched off: of two copies of a third site this one knows one, and the sender
+    /// the other. They are told when they come themselves.
+    fn leave_out_branches(&self, message: &mut Message) {
+        if !self.settings.rules.keep(Rule::StreamsStayOne) {
+            return;
+        }
+        let parts = message.parts.iter().map(|part| (part.origin(), part.to()));
+        let ends = parts.chain(message.sweep.iter().map(|sweep| (sweep.origin, sweep.until)));
+        let branched = ends.filter(|(site, to)| self.differs(message, *site, *to).is_some());
+        let branched: Vec<SiteId> = branched.map(|(site, _)| site).collect();
+        message.parts.retain(|part| !branched.contains(&part.origin()));
+        message.sweep.take_if(|sweep| branched.contains(&sweep.origin));
     }
 
     /// What the sender says of itself and has heard of others.
@@ -147,6 +237,9 @@ impl Shard {
         for said in message.hearsay.iter().filter(|said| said.site != own && said.site != from) {
             let position = self.links.own().position;
             let is_possible = said.received.iter().all(|it| it.site != own || it.position <= position);
+            if !is_possible {
+                reached(Branch::HearsayImpossible);
+            }
             if let Some(peer) = self.links.peers.get_mut(&said.site).filter(|_| is_possible)
                 && peer.overhear(said, own, epoch)
             {
@@ -173,6 +266,7 @@ impl Shard {
         };
         let here = origin.position;
         if begin > here || to <= here {
+            reached(if begin > here { Branch::PartGap } else { Branch::PartKnown });
             return Ok(());
         }
         for row in rows {
@@ -232,14 +326,15 @@ impl Shard {
     }
 
     /// Takes in a piece of all rows of a stream, if it comes next.
-    fn take_sweep(&mut self, sweep: Sweep) -> Result<(), BadMessage> {
+    fn take_sweep(&mut self, from: SiteId, sweep: Sweep) -> Result<(), BadMessage> {
         let is_whole = sweep.is_whole();
         let Sweep { origin: site, until, after, next, rows } = sweep;
         let Some(origin) = self.links.origins.get(&site).filter(|_| site != self.settings.site) else {
             return Ok(());
         };
         let here = origin.position;
-        let is_next = match (self.links.sweeping.get(&site), &after) {
+        let begun = self.links.sweeping.get(&site);
+        let is_next = match (begun.map(|(_, swept)| swept), &after) {
             (None, None) => until > here,
             // Whatever came before.
             (Some(_), None) if is_whole => until > here,
@@ -248,37 +343,79 @@ impl Shard {
             (None, Some(_)) => false,
         };
         if !is_next {
+            reached(Branch::SweepIgnored);
             return Ok(());
         }
+        let by = begun.filter(|_| after.is_some()).map_or(from, |(by, _)| *by);
+        reached(match (begun.is_some(), &after) {
+            (_, Some(_)) => Branch::SweepContinued,
+            (true, None) => Branch::SweepReplaced,
+            (false, None) => Branch::SweepBegun,
+        });
         for row in rows {
             self.take_row(site, None, row)?;
         }
         // Which rows these were is not remembered: whoever is behind is swept too.
         self.links.origins.entry(site).or_default().forget_until(until);
-        self.links.sweeping.insert(site, Swept { until, after: next });
+        self.links.sweeping.insert(site, (by, Swept { until, after: next }));
         Ok(())
+    }
+
+    /// All that a removed site has counted is settled, and this one answers for it: others, and a copy that is put back and
+    /// has entries which are settled, hear of it.
+    fn tell_settled(&mut self, removed: SiteId) {
+        let Some(origin) = self.links.origins.get_mut(&removed) else { return };
+        if origin.settled < origin.position && self.settings.rules.keep(Rule::HeirsTell) {
+            (origin.settled, origin.last_settled) = (origin.position, origin.position);
+            self.moved = true;
+            self.links.peers.values_mut().for_each(|peer| peer.gossip = true);
+            self.links.restless = true;
+        }
+    }
+
+    /// What others know of removed sites is as true as if these had said it.
+    fn hear_settled(&mut self, received: &[Received], now: Moment) {
+        if !self.settings.rules.keep(Rule::HeirsTell) {
+            return;
+        }
+        for it in received.iter().filter(|it| it.settled > 0) {
+            if self.links.membership.removed.contains_key(&it.site) {
+                self.settle_learned(it.site, it.settled, now);
+            }
+        }
     }
 
     /// What all that stay have of a removed site is settled: nobody else can come with more.
     pub(super) fn settle_removed(&mut self, now: Moment) {
         let removed = self.links.membership.removed.keys().copied();
         let closed: Vec<SiteId> = removed.filter(|site| self.links.is_closed(*site)).collect();
+        // A count of another one that was removed may be on its way, and of the two one is to be taken back.
+        let are_all_here =
+            self.links.all_removed_are_closed() || !self.settings.rules.keep(Rule::RemovedTogether);
         for site in closed {
             let Some(origin) = self.links.origins.get(&site) else { continue };
+            let origin_position = origin.position;
             let open: Vec<_> = origin.open.iter().map(|(number, entry)| (*number, entry.hash)).collect();
             if open.is_empty() {
+                if are_all_here && self.links.answers_for(site) && self.links.all_have(site) {
+                    self.tell_settled(site);
+                }
                 continue;
             }
             if self.links.answers_for(site) {
                 open.iter().for_each(|(_, hash)| self.reconcile(*hash));
                 self.balance_estate(site);
             }
-            let all_have_it = self.links.all_have(site);
+            let all_have_stream = self.links.all_have(site);
+            let (position, all_have_removed) = (origin_position, self.links.all_have_removed());
             for (number, hash) in open {
+                // What came ahead of the stream came with another one's, of a site that is gone too.
+                let all_have_it = if number <= position { all_have_stream } else { all_have_removed };
                 let counts = self.links.counts(hash);
                 let others_are_cancelled =
                     counts.iter().skip(1).all(|(site, _)| self.links.is_cancelled(hash, *site));
-                if all_have_it && others_are_cancelled {
+                if are_all_here && all_have_it && others_are_cancelled {
+                    reached(Branch::SettledRemoved);
                     self.retire(site, number, now);
                 }
             }

@@ -45,7 +45,7 @@ impl Shard {
                 self.desk.note_own(shard);
                 Reply::Estate(Box::new(estate))
             }
-            Err(error) => Reply::Refused(Refusal::CannotRetire(error.to_string())),
+            Err(error) => Reply::refused(Refusal::CannotRetire(error.to_string())),
         };
         self.outputs.replies.push((ticket, reply));
     }
@@ -54,7 +54,7 @@ impl Shard {
     pub(crate) fn adopt(&mut self, ticket: Ticket, shard: u16, estate: &Estate, now: Moment) {
         let reply = match self.take_estate(shard, estate, now) {
             Ok(adoption) => Reply::Adopted(Box::new(adoption)),
-            Err(refusal) => Reply::Refused(refusal),
+            Err(refusal) => Reply::refused(refusal),
         };
         self.outputs.replies.push((ticket, reply));
     }

@@ -6,15 +6,19 @@ use quipu_crdt::{Bounded, bounded::Right};
 
 use super::{
     Shard, Ticket,
+    moving::Moving,
     room::{Lack, right_for, usable},
 };
 use crate::{
-    Action, Add, Command, Moment, OwnedCommand, Refusal, Reply, SiteId, counter::Counter, counters::Index,
+    Action, Add, Command, Moment, Move, OwnedCommand, Refusal, Reply, Rule, SiteId,
+    counter::Counter,
+    counters::Index,
+    coverage::{Branch, reached},
     links::Ask,
 };
 
 /// A site is not asked for the same rights again before so many milliseconds have passed.
-const ASK_EVERY_MS: u64 = 100;
+pub(super) const ASK_EVERY_MS: u64 = 100;
 /// Rights that nobody waits for are asked for, for so many milliseconds.
 const BALANCING_MS: u64 = 200;
 /// So many commands of a shard may wait.
@@ -23,27 +27,57 @@ const WAITING_MAX: usize = 4096;
 /// Commands that wait for other sites.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    commands: Vec<Waiter>,
+    pub(super) commands: Vec<Waiter>,
     /// Rights that are needed.
     wants: BTreeMap<(Box<[u8]>, Right), Want>,
+    /// Counters that were made here and that somebody waits for: the number of the change by which they took effect.
+    pub(super) effects: BTreeMap<Box<[u8]>, u64>,
+    /// Something has changed that no message told of.
+    pub(super) is_woken: bool,
+    /// Counters that are being made, and in whose way that is.
+    pub(super) unmade: BTreeMap<Box<[u8]>, Want>,
 }
 
+/// A command that waits for other sites.
 #[derive(Debug)]
-struct Waiter {
+pub(crate) struct Waiter {
     ticket: Ticket,
-    command: OwnedCommand,
+    pub(super) command: OwnedCommand,
     deadline_ms: u64,
+    /// What it has asked another site to do.
+    pub(super) moving: Option<Moving>,
 }
 
-#[derive(Debug)]
-struct Want {
+impl Waiter {
+    pub(crate) fn command(&self) -> Command<'_> {
+        self.command.get()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Want {
     /// So many in all.
-    amount: u64,
-    until_ms: u64,
-    asked_ms: BTreeMap<SiteId, u64>,
+    pub(super) amount: u64,
+    pub(super) until_ms: u64,
+    pub(super) asked_ms: BTreeMap<SiteId, u64>,
+}
+
+impl Want {
+    /// May this site be asked now? Then it is.
+    pub(super) fn asks(&mut self, site: SiteId, now_ms: u64) -> bool {
+        let is_due = self.asked_ms.get(&site).is_none_or(|asked_ms| now_ms >= asked_ms + ASK_EVERY_MS);
+        if is_due {
+            self.asked_ms.insert(site, now_ms);
+        }
+        is_due
+    }
 }
 
 impl Waiting {
+    pub(super) fn len(&self) -> usize {
+        self.commands.len()
+    }
+
     /// When something is to be done, if nothing happens before.
     pub(super) fn deadline_ms(&self) -> Option<u64> {
         self.commands.iter().map(|waiter| waiter.deadline_ms).min()
@@ -51,8 +85,23 @@ impl Waiting {
 
     /// When somebody is to be asked.
     pub(super) fn ask_ms(&self, now_ms: u64) -> Option<u64> {
-        let again = self.wants.values().flat_map(|want| want.asked_ms.values());
+        let moves = self.commands.iter().filter_map(|waiter| waiter.moving.as_ref()?.asked_ms.as_ref());
+        let wants = self.wants.values().chain(self.unmade.values());
+        let again = wants.flat_map(|want| want.asked_ms.values()).chain(moves);
         again.map(|asked_ms| asked_ms + ASK_EVERY_MS).filter(|again_ms| *again_ms > now_ms).min()
+    }
+}
+
+impl Waiting {
+    /// A counter has taken effect that was made here.
+    pub(super) fn note_effect(&mut self, key: &[u8], number: u64) {
+        let is_awaited = |waiter: &Waiter| {
+            let Command { key: other, action } = waiter.command.get();
+            other == key && matches!(action, Action::Create { .. })
+        };
+        if self.commands.iter().any(is_awaited) || self.effects.contains_key(key) {
+            self.effects.insert(key.into(), number);
+        }
     }
 }
 
@@ -65,7 +114,7 @@ impl Shard {
     }
 
     /// The rights that other sites have, as far as is known here; the most first.
-    fn rights_elsewhere(&self, key: &[u8], right: Right) -> Vec<(SiteId, u128)> {
+    pub(super) fn rights_elsewhere(&self, key: &[u8], right: Right) -> Vec<(SiteId, u128)> {
         let Some(bounded) = self.bounded(key) else { return Vec::new() };
         // With those of removed sites that a peer is the heir of: it takes them when it is asked.
         let held = |peer: &SiteId| {
@@ -90,6 +139,7 @@ impl Shard {
         if estates.is_empty() {
             return;
         }
+        reached(Branch::RightsInherited);
         self.counters.change(index, |entry| {
             if let Some(Counter::Bounded(bounded)) = &mut entry.counter {
                 estates.into_iter().for_each(|site| bounded.inherit(site));
@@ -98,35 +148,54 @@ impl Shard {
         self.touch(index, true);
     }
 
+    /// Has this site yet to take over such rights of a removed one, whose heir it is?
+    fn will_inherit(&self, key: &[u8], right: Right) -> bool {
+        let (own, membership) = (self.settings.site, &self.links.membership);
+        let Some(bounded) = self.bounded(key) else { return false };
+        let mut removed = membership.removed.keys().filter(|site| membership.holder(**site) == own);
+        removed.any(|site| bounded.rights(right, site).is_some_and(|rights| rights > 0))
+            && self.settings.rules.keep(Rule::HeirsWait)
+    }
+
     /// May a command that lacks rights wait for those of others? Not if nobody is known to have any.
     pub(super) fn may_wait(&mut self, key: &[u8], lack: Lack, add: Add, now: Moment) -> bool {
-        if add.remote_ms == 0 || self.rights_elsewhere(key, lack.right).is_empty() {
+        let has_none = self.rights_elsewhere(key, lack.right).is_empty();
+        if add.remote_ms == 0 || (has_none && !self.will_inherit(key, lack.right)) {
             return false;
         }
         if self.waiting.commands.len() >= WAITING_MAX {
+            reached(Branch::WaitRefused);
             return false;
         }
         self.want(key, lack.right, lack.amount, now.elapsed_ms + add.remote_ms);
+        reached(Branch::WaitBegun);
         true
     }
 
     pub(super) fn want(&mut self, key: &[u8], right: Right, amount: u64, until_ms: u64) {
-        let new = || Want { amount: 0, until_ms: 0, asked_ms: BTreeMap::new() };
-        let want = self.waiting.wants.entry((key.into(), right)).or_insert_with(new);
+        let want = self.waiting.wants.entry((key.into(), right)).or_default();
         want.amount = want.amount.max(amount);
         want.until_ms = want.until_ms.max(until_ms);
         self.links.restless = true;
     }
 
-    /// Says where there are rights.
-    pub(super) fn say_where(&self, key: &[u8], refusal: Refusal) -> Refusal {
+    /// Says where there are rights; with how many there are in all, if it is rights that are lacking here.
+    pub(super) fn say_where(&self, key: &[u8], lack: Option<Lack>, refusal: Refusal) -> Refusal {
         match refusal {
             Refusal::OutOfBounds { amount, limit, value, available, .. } => {
                 let elsewhere = self.rights_elsewhere(key, right_for(amount));
-                Refusal::OutOfBounds { amount, limit, value, available, elsewhere }
+                let in_all = lack.and_then(|lack| self.rights_in_all(key, lack.right));
+                let in_all = in_all.filter(|in_all| *in_all > available);
+                Refusal::OutOfBounds { amount, limit, value, available, elsewhere, in_all }
             }
             other => other,
         }
+    }
+
+    /// The rights of all sites together, as far as is known here.
+    pub(super) fn rights_in_all(&self, key: &[u8], right: Right) -> Option<u64> {
+        let bounded = self.bounded(key)?;
+        u64::try_from(bounded.definition().rights_in_all(right, bounded.value())?).ok()
     }
 
     /// Rights drift to where they are used: whoever has used some and has few left asks for more before it needs them.
@@ -143,6 +212,7 @@ impl Shard {
         if here < in_all / (2 * sites)
             && let Ok(share) = u64::try_from(in_all / sites)
         {
+            reached(Branch::RightsDrift);
             self.want(key, right, share, now.elapsed_ms + BALANCING_MS);
         }
     }
@@ -151,53 +221,81 @@ impl Shard {
     pub(super) fn wait(&mut self, ticket: Ticket, command: Command<'_>, now_ms: u64) {
         let wait_ms = match command.action {
             Action::Add { add, .. } => add.remote_ms,
-            Action::Create { wait_ms, .. } => wait_ms,
+            Action::Create { wait_ms, .. } | Action::Move(Move { wait_ms, .. }) => wait_ms,
             _ => 0,
         };
-        let waiter = Waiter { ticket, command: OwnedCommand::new(command), deadline_ms: now_ms + wait_ms };
-        self.waiting.commands.push(waiter);
+        let moving = match command.action {
+            Action::Move(it) => self.moving(command.key, it),
+            _ => None,
+        };
+        let command = OwnedCommand::new(command);
+        self.waiting.commands.push(Waiter { ticket, command, deadline_ms: now_ms + wait_ms, moving });
     }
 
     /// Takes back commands whose time was up before then: they will not be done any more.
     pub(crate) fn take_back(&mut self, before_ms: u64) -> Vec<(Ticket, OwnedCommand)> {
         let due = self.waiting.commands.extract_if(.., |waiter| waiter.deadline_ms < before_ms);
-        due.map(|waiter| (waiter.ticket, waiter.command)).collect()
+        due.inspect(|_| reached(Branch::WaitTakenBack))
+            .map(|waiter| (waiter.ticket, waiter.command))
+            .collect()
     }
 
     /// Is a command to be looked at again now, because its time is up?
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
-        self.waiting.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
-    }
-
-    /// The keys of commands that wait.
-    pub(crate) fn keys_of_waiting(&self) -> Vec<Box<[u8]>> {
-        self.waiting.commands.iter().map(|waiter| waiter.command.get().key.into()).collect()
+        let is_woken = self.waiting.is_woken && !self.waiting.commands.is_empty();
+        is_woken || self.waiting.deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
     }
 
     /// The shard goes to another node: what waits is answered.
     pub(crate) fn give_up_waiting(&mut self) -> Vec<(Ticket, Reply)> {
         let waiting = std::mem::take(&mut self.waiting.commands).into_iter();
         let refuse = |Waiter { ticket, command, .. }: Waiter| {
+            reached(Branch::WaitMoved);
             let Command { key, action } = command.get();
             let refusal = match action {
-                Action::Create { .. } => Refusal::Creating { missing: self.missing_agreement(key) },
+                Action::Create { .. } => Refusal::Creating { missing: self.without_counter(key) },
+                Action::Move(it) => self.not_moved_yet(it),
                 _ => Refusal::NotHere,
             };
-            (ticket, Reply::Refused(refusal))
+            (ticket, Reply::refused(refusal))
         };
         waiting.map(refuse).collect()
     }
 
-    /// Tries again what waits. Something may have come, or time is up.
-    pub(crate) fn try_again(&mut self, now: Moment) {
-        for waiter in std::mem::take(&mut self.waiting.commands) {
-            let command = waiter.command.get();
-            let is_late = waiter.deadline_ms <= now.elapsed_ms;
-            match self.try_once_more(command, is_late, now) {
-                Ok(Some(reply)) => self.outputs.replies.push((waiter.ticket, reply)),
-                Err(refusal) => self.outputs.replies.push((waiter.ticket, Reply::Refused(refusal))),
-                Ok(None) => self.waiting.commands.push(waiter),
+    /// The commands that wait, to be [resumed](Self::resume) one after the other: something may have come, or time is up.
+    pub(crate) fn take_waiting(&mut self) -> Vec<Waiter> {
+        self.waiting.is_woken = false;
+        std::mem::take(&mut self.waiting.commands)
+    }
+
+    /// Tries a command again. All that a new one needs must have been read from the table: its id may have been counted,
+    /// settled and stored while it waited.
+    pub(crate) fn resume(&mut self, waiter: Waiter, now: Moment) {
+        let is_late = waiter.deadline_ms <= now.elapsed_ms;
+        let command = waiter.command();
+        let tried = match (command.action, waiter.moving) {
+            (Action::Move(it), Some(moving)) => self.moved(command.key, it, moving, is_late),
+            _ => self.try_once_more(command, is_late, now),
+        };
+        match tried {
+            Ok(Some(reply)) => {
+                reached(Branch::WaitResumed);
+                self.outputs.replies.push((waiter.ticket, reply));
             }
+            Err(refusal) => {
+                reached(Branch::WaitTimedOut);
+                self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+            }
+            Ok(None) => self.waiting.commands.push(waiter),
+        }
+    }
+
+    /// What a command needs cannot be read now: it waits on, unless its time is up.
+    pub(crate) fn wait_on(&mut self, waiter: Waiter, refusal: Refusal, now: Moment) {
+        if waiter.deadline_ms <= now.elapsed_ms {
+            self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+        } else {
+            self.waiting.commands.push(waiter);
         }
     }
 
@@ -209,7 +307,12 @@ impl Shard {
     ) -> Result<Option<Reply>, Refusal> {
         match command.action {
             Action::Create { .. } => match self.created(command.key)? {
-                None if is_late => Err(Refusal::Creating { missing: self.missing_agreement(command.key) }),
+                None if is_late => {
+                    reached(Branch::CreationLate);
+                    let missing = self.without_counter(command.key);
+                    self.waiting.effects.remove(command.key);
+                    Err(Refusal::Creating { missing })
+                }
                 reply => Ok(reply),
             },
             Action::Add { mut add, operation } => {
@@ -241,9 +344,7 @@ impl Shard {
                 if missing == 0 || !is_connected {
                     continue;
                 }
-                let again_ms = want.asked_ms.get(&site).map_or(0, |asked_ms| asked_ms + ASK_EVERY_MS);
-                if site == peer && now_ms >= again_ms {
-                    want.asked_ms.insert(site, now_ms);
+                if site == peer && want.asks(site, now_ms) {
                     let row = bounded.rows().get(&site);
                     let passed_on =
                         row.and_then(|row| row.passed_on.get(&own)).map_or(0, |it| it.get(*right));
@@ -254,6 +355,7 @@ impl Shard {
             }
         }
         self.waiting.wants = wants;
+        asks.extend(self.asks_to_go_on(peer, now_ms));
         asks
     }
 
@@ -270,6 +372,7 @@ impl Shard {
         let passed_on = row.and_then(|row| row.passed_on.get(&to)).map_or(0, |it| it.get(ask.right));
         if passed_on > ask.passed_on {
             // They are on their way.
+            reached(Branch::RightsOnTheirWay);
             return;
         }
         let here = usable(bounded, ask.right, own, provisional).unwrap_or(0);
@@ -279,6 +382,7 @@ impl Shard {
         if amount == 0 {
             return;
         }
+        reached(Branch::RightsGiven);
         self.counters.change(index, |entry| {
             if let Some(Counter::Bounded(bounded)) = &mut entry.counter {
                 bounded.apply(prepared);

@@ -104,6 +104,7 @@ impl Room {
                 value: saturated(self.value),
                 available: u64::try_from(available).expect("less than the amount"),
                 elsewhere: Vec::new(),
+                in_all: None,
             }),
             (Beyond::Refuse | Beyond::Skip, None) => Err(Refusal::Overflow),
         }

@@ -1,19 +1,30 @@
 //! What a shard has to say to others. Call it between batches: it speaks of what is in memory, and all of that must be
 //! durable.
 
+use std::collections::BTreeSet;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
 use super::Shard;
 use crate::{
     EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Rule, SiteId,
+    counters::Index,
+    coverage::{Branch, reached},
     entry::Entry,
-    links::{Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart, Sweep, Swept},
+    links::{
+        Carried, CarriedEntry, Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart, StreamRuns,
+        Sweep, Swept, WireRow,
+    },
 };
 
-/// So many bytes of rows and entries go into one message, about. What does not fit comes later: a peer has then rows that
-/// include counts whose entries it lacks, and if this site is lost just then it stays so.
-const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 2;
+/// So many bytes of rows and entries go into one message, about. What does not fit comes later.
+const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 8;
+/// So many entries are carried with rows, about. (Of one counter alone there may be more: then the rest is left out, and if
+/// all who have it are lost before it has come, the receiver has a row without some of its ids.)
+const CARRIED_MAX: usize = MESSAGE_BYTES_MAX / 2 / CARRIED_BYTES;
+/// What a carried entry takes, about.
+const CARRIED_BYTES: usize = 48;
 /// So many rows are fetched, and have memory set aside for them, before a part is written.
 const ROWS_EXPECTED_MAX: usize = 1024;
 /// A peer is told so many milliseconds later that operations are settled, and what others have said, if there is nothing
@@ -53,19 +64,31 @@ struct MadeFor {
     room: usize,
 }
 
+/// A piece of a stream for a peer.
+#[derive(Debug, Clone)]
+struct MadePart {
+    part: SharedPart,
+    /// Counters whose rows in it may include entries that it does not have.
+    ahead: Vec<Index>,
+}
+
 /// The part that was made last.
 #[derive(Debug)]
 pub(super) struct LastPart {
     made_for: MadeFor,
-    part: SharedPart,
+    made: MadePart,
     room_left: usize,
 }
 
 impl Shard {
     /// There is a link to this peer now, or none any more.
     pub(crate) fn connect(&mut self, peer: SiteId, connected: bool) {
-        if let Some(peer) = self.links.peers.get_mut(&peer) {
-            peer.begin(connected);
+        if let Some(it) = self.links.peers.get_mut(&peer) {
+            it.begin(connected);
+        }
+        if !connected {
+            // Nobody else may have as much of the stream as it had: others begin anew.
+            self.links.sweeping.retain(|_, (by, swept)| *by != peer || swept.after.is_none());
         }
         // The others pass on what no link brings.
         self.links.peers.values_mut().for_each(|peer| peer.owed |= peer.connected);
@@ -90,7 +113,9 @@ impl Shard {
         let connected = self.links.peers.iter_mut().filter(|(_, peer)| peer.connected);
         connected
             .map(|(site, peer)| {
-                peer.give_up_waiting(now_ms);
+                if peer.give_up_waiting(now_ms) {
+                    reached(Branch::PartResent);
+                }
                 *site
             })
             .collect()
@@ -114,30 +139,40 @@ impl Shard {
 
     /// What is to be said to a peer now, with a piece of a sweep if it needs one.
     pub(crate) fn message_for(&mut self, site: SiteId, sweep: Option<Sweep>, now_ms: u64) -> Option<Message> {
-        let asks = self.asks(site, now_ms);
-        let passed_on = self.pass_on(site, now_ms);
+        let is_unheard = self.is_unheard();
+        let (asks, moves, passed_on, sweep) = match is_unheard {
+            true => (Vec::new(), None, None, None),
+            false => (self.asks(site, now_ms), self.moves(site, now_ms), self.pass_on(site, now_ms), sweep),
+        };
         let whole = sweep.as_ref().filter(|sweep| sweep.is_whole()).map(|sweep| (sweep.origin, sweep.until));
         let peer = self.links.peers.get_mut(&site)?;
         if let Some((origin, _)) = whole {
             peer.begin_stream(origin);
         }
-        if !peer.may_send(now_ms) && asks.is_empty() && passed_on.is_none() {
+        let is_asked = !asks.is_empty() || moves.is_some();
+        if !peer.may_send(now_ms) && !is_asked && passed_on.is_none() {
             let pace_ms = peer.pace_ms();
             self.wake(pace_ms);
             return None;
         }
-        let parts = self.parts_for(site, whole, now_ms);
-        let has_part = |origin: SiteId| parts.iter().any(|part| part.origin() == origin);
+        let parts = if is_unheard { Vec::new() } else { self.parts_for(site, whole, now_ms) };
+        let has_part = |origin: SiteId| parts.iter().any(|made| made.part.origin() == origin);
         // All rows go with what follows them, if they fit into a message: nobody must be left with rows and without the
         // entries that they include, should this site be lost. Not now, if too much is under way.
         let is_held = whole.is_some_and(|(origin, _)| !has_part(origin));
+        if is_held {
+            reached(Branch::SweepHeld);
+        }
         let sweep = sweep.filter(|_| !is_held);
-        let has_news = !parts.is_empty() || !asks.is_empty() || passed_on.is_some() || sweep.is_some();
+        let has_news = !parts.is_empty() || is_asked || passed_on.is_some() || sweep.is_some();
         let reasons = self.reasons_to_speak(site, now_ms)?;
         if !has_news && !reasons.is_any() {
             self.wake_for(site, &reasons, is_held);
             return None;
         }
+        let carried = self.carried_for(site, &parts, sweep.as_ref());
+        let streams = parts.iter().map(|made| made.part.origin());
+        let runs = self.runs_of(streams.chain(sweep.iter().map(|sweep| sweep.origin)));
         let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
         self.note_sent(site, sweep.as_ref(), tells, now_ms);
         self.wake_for(site, &Reasons { owes_settled: false, ..reasons }, is_held);
@@ -149,18 +184,21 @@ impl Shard {
             received: if tells { self.received_by_us() } else { Vec::new() },
             hearsay: if tells { self.hearsay_for(site) } else { Vec::new() },
             direct: connected.filter(|_| tells).map(|(site, _)| *site).collect(),
-            parts,
+            parts: parts.into_iter().map(|made| made.part).collect(),
+            carried: (!carried.is_empty()).then_some(carried),
+            runs: (!runs.is_empty()).then_some(runs),
             sweep,
             asks,
             passed_on,
             epoch: self.links.membership.epoch,
-            answer: (reasons.wants_answer && reasons.was_silent).then_some(true),
+            answer: (is_unheard || (reasons.wants_answer && reasons.was_silent)).then_some(true),
+            moves,
         })
     }
 
     /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on. With
     /// them go all rows of a stream up to a position, if these are `whole`.
-    fn parts_for(&mut self, site: SiteId, whole: Option<(SiteId, u64)>, now_ms: u64) -> Vec<SharedPart> {
+    fn parts_for(&mut self, site: SiteId, whole: Option<(SiteId, u64)>, now_ms: u64) -> Vec<MadePart> {
         let mut parts = Vec::new();
         // Without the rule that is tried with less.
         let is_kept = self.settings.rules.keep(Rule::RowsBeforeEntries);
@@ -177,13 +215,17 @@ impl Shard {
                 continue;
             }
             let end = origin.position;
-            let part = self.shared_part(stream, from, swept, &mut room);
-            let to = part.to();
+            let made = self.shared_part(stream, from, swept, &mut room);
+            let to = made.part.to();
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
-            parts.push(part);
+            if stream != self.settings.site {
+                reached(Branch::PartOfOther);
+            }
+            parts.push(made);
             if to != end {
+                reached(Branch::PartCapped);
                 self.links.restless = true;
                 break;
             }
@@ -195,7 +237,7 @@ impl Shard {
     fn reasons_to_speak(&self, site: SiteId, now_ms: u64) -> Option<Reasons> {
         let peer = self.links.peers.get(&site)?;
         let own = self.links.own();
-        let wants_answer = !own.open.is_empty() || self.links.waits_for_word();
+        let wants_answer = !own.open.is_empty() || self.links.waits_for_word() || self.is_unheard();
         let owes_settled = peer.gossip || peer.settled_told < own.last_settled;
         Some(Reasons {
             owed: peer.owed,
@@ -247,9 +289,19 @@ impl Shard {
             site: *site,
             position: origin.position,
             settled: origin.settled,
-            swept: self.links.sweeping.get(site).cloned(),
+            swept: self.links.sweeping.get(site).map(|(_, swept)| swept.clone()),
+            writer: origin.runs.writer(origin.position),
         };
         others.map(received).collect()
+    }
+
+    fn runs_of(&self, streams: impl Iterator<Item = SiteId>) -> Vec<StreamRuns> {
+        let streams: BTreeSet<SiteId> = streams.collect();
+        let runs = streams.into_iter().filter_map(|site| {
+            let runs = &self.links.origins.get(&site)?.runs;
+            (!runs.is_empty()).then(|| StreamRuns { site, runs: runs.clone() })
+        });
+        runs.collect()
     }
 
     /// What others have said, for a peer that does not hear them.
@@ -259,18 +311,59 @@ impl Shard {
         others.filter_map(|(other, said)| said.hearsay(*other)).collect()
     }
 
+    /// The entries that rows for a peer include, and that it does not have by what it is sent.
+    fn carried_for(&mut self, site: SiteId, parts: &[MadePart], sweep: Option<&Sweep>) -> Vec<Carried> {
+        let mut carried = Vec::new();
+        if !self.settings.rules.keep(Rule::IdsWithRows) {
+            return carried;
+        }
+        let Some(peer) = self.links.peers.get_mut(&site) else { return carried };
+        let mut left = CARRIED_MAX;
+        let swept_to = sweep.map(|Sweep { origin, .. }| {
+            // What follows all rows comes in the same message.
+            let part = parts.iter().find(|made| made.part.origin() == *origin);
+            part.map_or_else(|| peer.received(*origin), |made| made.part.to())
+        });
+        let mut carry = |key: &[u8], stream: SiteId, to: u64, is_part: bool| {
+            let others = self.links.origins.iter().filter(|(other, _)| **other != site);
+            let mut entries = Vec::new();
+            for (other, origin) in others {
+                let after = if *other == stream { to } else { peer.received(*other) };
+                for entry in origin.entries_of(key, after) {
+                    if left > 0 && (!is_part || peer.carries(stream, *other, entry.number)) {
+                        let Entry { number, hash, ref what, .. } = *entry;
+                        entries.push(CarriedEntry { site: *other, number, hash, what: what.clone() });
+                        left -= 1;
+                    }
+                }
+            }
+            if !entries.is_empty() {
+                carried.push(Carried { key: key.into(), entries });
+            }
+        };
+        for made in parts {
+            for index in &made.ahead {
+                carry(&self.counters.get(*index).key, made.part.origin(), made.part.to(), true);
+            }
+        }
+        if let (Some(Sweep { origin, rows, .. }), Some(to)) = (sweep, swept_to) {
+            rows.iter().for_each(|row| carry(&row.key, *origin, to, false));
+        }
+        carried
+    }
+
     /// As [`Self::part`]. Peers mostly lack the same, so it is made once for all of them.
-    fn shared_part(&mut self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> SharedPart {
+    fn shared_part(&mut self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> MadePart {
         let made_for = MadeFor { site, from, swept, room: *room };
-        if let Some(LastPart { part, room_left, .. }) =
+        if let Some(LastPart { made, room_left, .. }) =
             self.last_part.as_ref().filter(|last| last.made_for == made_for)
         {
             *room = *room_left;
-            return part.clone();
+            return made.clone();
         }
-        let part = self.part(site, from, swept, room);
-        self.last_part = Some(LastPart { made_for, part: part.clone(), room_left: *room });
-        part
+        let made = self.part(site, from, swept, room);
+        self.last_part = Some(LastPart { made_for, made: made.clone(), room_left: *room });
+        made
     }
 
     /// Looks at counters and their keys before they are needed one after the other. Most have left the processor's caches
@@ -281,7 +374,7 @@ impl Shard {
     }
 
     /// What comes after a position in a stream, for whoever has all rows up to `swept` too.
-    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> SharedPart {
+    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> MadePart {
         let own = self.settings.site;
         let origin = &self.links.origins[&site];
         let rows_after = from.max(swept);
@@ -289,10 +382,14 @@ impl Shard {
         // If rows after the sweep are not remembered one by one any more, the part ends with it, and another begins.
         let ends_with_sweep = swept > from && swept < origin.since();
         let end = if ends_with_sweep { swept } else { origin.position };
+        if ends_with_sweep {
+            reached(Branch::PartEndsWithSweep);
+        }
         let changes = origin.changes_after(rows_after);
         let expected = changes.len().min(ROWS_EXPECTED_MAX);
         self.fetch(origin.changes_after(rows_after).take(expected));
         let mut seen = HashSet::with_capacity_and_hasher(expected, FixedState::default());
+        let (mut bounded, mut carried_left) = (Vec::new(), CARRIED_MAX);
         let mut rows = Rows::with_capacity(expected);
         let mut changes = changes.take_while(|changed| changed.number <= end).peekable();
         let mut open = origin.open.range(from + 1..=end).peekable();
@@ -309,7 +406,7 @@ impl Shard {
                 }
             };
             // All of one number go together.
-            if *room == 0 && number > to {
+            if (*room == 0 || carried_left == 0) && number > to {
                 break;
             }
             while let Some(Changed { index, .. }) = changes.next_if(|changed| changed.number == number) {
@@ -321,6 +418,12 @@ impl Shard {
                 if let Some(row) = row.map(|row| self.settings.rules.apart(row, site)) {
                     *room = room.saturating_sub(16 + entry.key.len() + row.bytes());
                     rows.push(&entry.key, &row);
+                    let mut ahead = origin.count_of(&entry.key);
+                    if matches!(row, WireRow::Bounded(_)) {
+                        bounded.push(index);
+                        ahead = self.links.origins.values().map(|origin| origin.count_of(&entry.key)).sum();
+                    }
+                    carried_left = carried_left.saturating_sub(ahead);
                 }
             }
             while let Some((_, entry)) = open.next_if(|(other, _)| **other == number) {
@@ -334,6 +437,10 @@ impl Shard {
             to = entries.last().map_or(to, |entry| to.max(entry.number));
         }
         let rows_after = (swept > from).then_some(swept);
-        rows.finish(&PartAround { origin: site, from, to, entries: &entries, rows_after })
+        let part = rows.finish(&PartAround { origin: site, from, to, entries: &entries, rows_after });
+        // Rows are as they are now, which may be later than where the part ends.
+        let mut ahead = if to < origin.position { seen.into_iter().collect() } else { bounded };
+        ahead.sort_unstable();
+        MadePart { part, ahead }
     }
 }

@@ -4,7 +4,7 @@ use quipu_storage::Page;
 
 use super::{ListFrom, Shard, Unreadable};
 use crate::{
-    EXCHANGE_BYTES_MAX, SiteId,
+    EXCHANGE_BYTES_MAX, Rule, SiteId,
     links::{KeyRow, Sweep, Swept},
 };
 
@@ -43,6 +43,12 @@ impl Shard {
             }
             let (until, after) = match it.swept(site) {
                 Some(Swept { until, after: None }) if *until > from => continue,
+                // One that another site has begun, which has more of the stream, is that one's to go on with.
+                Some(Swept { until, .. })
+                    if *until > origin.position && self.settings.rules.keep(Rule::SweepsReachAsFar) =>
+                {
+                    continue;
+                }
                 Some(Swept { until, after }) if *until > from => (*until, after.clone()),
                 _ => (origin.position, None),
             };

@@ -44,8 +44,8 @@ pub(super) struct Pending {
     said: BTreeSet<u16>,
     /// Where the next round of visits goes on.
     next_shard: u16,
-    /// And where asking for values does.
-    next_ask: usize,
+    /// And where asking for values does, by shard: each has keys of its own.
+    next_ask: BTreeMap<u16, usize>,
 }
 
 impl Pending {
@@ -368,9 +368,10 @@ impl Shard {
         let is_here = |key: &&Key| slot_of(key.bytes()) / each == shard;
         let asked: Vec<&Key> =
             if chosen { self.pending.seen.keys().filter(is_here).collect() } else { Vec::new() };
-        let (asks, next_ask) = in_turn(&asked, self.pending.next_ask);
+        let from = self.pending.next_ask.get(&shard).copied().unwrap_or(0);
+        let (asks, next_ask) = in_turn(&asked, from);
         if chosen {
-            self.pending.next_ask = next_ask;
+            self.pending.next_ask.insert(shard, next_ask);
         }
         let handshake = self.desk.handshake(shard);
         let view =

@@ -1,12 +1,12 @@
 //! Counts for bounded counters that come by handoff wait for rights: never lost, never beyond the bound.
 
-use quipu_engine::{Action, Limits, Reply, Settings};
+use quipu_engine::{Action, Limits, Reply, Settings, Spread};
 
 use crate::world::Node;
 
 fn stock(site: &mut Node, initial: i64) {
     let limits = Limits { minimum: Some(0), maximum: Some(100), initial };
-    let created = site.run(b"stock", Action::Create { limits, wait_ms: 0 }, 0);
+    let created = site.run(b"stock", Action::Create { limits, spread: Spread::Creator, wait_ms: 0 }, 0);
     assert_eq!(created, Reply::Created);
 }
 

@@ -28,7 +28,10 @@ impl Model {
                     Some((_, added)) => Reply::Added(Added { repeated: true, ..*added }),
                     None => {
                         let reply = self.add(key, add);
-                        if let Reply::Added(added) = reply {
+                        // An attempt that counted nothing is no outcome.
+                        if let Reply::Added(added) = reply
+                            && (added.applied != 0 || add.amount == 0)
+                        {
                             self.counted.insert(name, (add.amount, added));
                         }
                         reply
@@ -41,9 +44,9 @@ impl Model {
                     Some(to) => self.values.insert(key.to_vec(), to),
                     None => self.values.remove(key),
                 };
-                Reply::Reset { existed: value.is_some() }
+                Reply::Reset { aside: value }
             }
-            Action::Create { limits: _, wait_ms: 0 } if value.is_some() => Reply::Refused(Refusal::Exists),
+            Action::Create { wait_ms: 0, .. } if value.is_some() => Reply::Refused(Refusal::Exists),
             Action::Create { limits, .. } => {
                 self.values.insert(key.to_vec(), limits.initial);
                 self.bounds.insert(key.to_vec(), limits);
@@ -53,7 +56,7 @@ impl Model {
                 let counted = self.counted.get(&(key.to_vec(), operation.id.to_vec()));
                 Reply::Outcome(counted.map_or(Outcome::Unknown, |(_, added)| Outcome::Counted(*added)))
             }
-            Action::Inspect => unreachable!("not asked here"),
+            Action::Inspect | Action::Move(_) => unreachable!("not asked here"),
         }
     }
 
@@ -78,6 +81,7 @@ impl Model {
                         value,
                         available: room,
                         elsewhere: Vec::new(),
+                        in_all: None,
                     });
                 }
                 Beyond::Skip => 0,

@@ -109,6 +109,25 @@ fn who_has_lapsed_asks_the_fence_before_it_says_anything() {
 }
 
 #[test]
+fn who_only_reads_is_not_told_that_a_count_is_in_doubt() {
+    let memory = Memory::new();
+    let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));
+    one.take(&memory);
+    one.count();
+    one.lapse();
+    // What asks the fence gets no answer, and then somebody else has the shard.
+    memory.inject(SHARD, Fault::UnknownLate);
+    assert_eq!(one.ask(Action::Get), None);
+    assert!(other.take(&memory));
+    let mut released = Released::default();
+    for _ in 0..8 {
+        one.host.maintain(NOW, &mut released);
+    }
+    let told: Vec<Reply> = released.replies.into_iter().map(|(_, reply)| reply).collect();
+    assert_eq!(told, [MOVING.expect("a reply")]);
+}
+
+#[test]
 fn who_doubts_asks_the_fence() {
     let memory = Memory::new();
     let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));

@@ -1,7 +1,7 @@
 //! Every answer is compared with that of a plain map.
 
 use quipu_crdt::testing::Random;
-use quipu_engine::{Action, Add, Beyond, Limits, OperationId, Reply, Settings, Ticket};
+use quipu_engine::{Action, Add, Beyond, Limits, OperationId, Reply, Settings, Spread, Ticket};
 use quipu_storage::Flush;
 
 use crate::{
@@ -59,6 +59,7 @@ fn command(random: &mut Random) -> Action<'static> {
         15 => Action::Reset { to: Some(small(random)) },
         16 => Action::Create {
             limits: Limits { minimum: Some(-5), maximum: limit(random).map(i64::abs), initial: 0 },
+            spread: Spread::Creator,
             wait_ms: 0,
         },
         _ => Action::Outcome(operation),

@@ -96,6 +96,29 @@ fn a_watcher_is_not_shown_what_is_not_settled() {
 }
 
 #[test]
+fn a_store_that_refuses_is_known_until_it_takes_something() {
+    let mut world = one_shard(1 << 20, false);
+    world.add(b"a", 1);
+    assert_eq!(world.host.refusing(), None);
+    world.memory.inject(ShardId(0), Fault::Full);
+    assert!(matches!(world.add(b"a", 1), Reply::Refused(Refusal::NotStored(_))));
+    assert!(
+        world.host.refusing().is_some_and(|why| why.contains("no space left")),
+        "{:?}",
+        world.host.refusing()
+    );
+    world.memory.inject(ShardId(0), Fault::Full);
+    world.host.probe();
+    world.commit();
+    assert!(world.host.refusing().is_some(), "it is still full");
+    // Nobody counts.
+    world.host.probe();
+    world.commit();
+    assert_eq!(world.host.refusing(), None);
+    assert_eq!(world.value(b"a"), Some(1));
+}
+
+#[test]
 fn a_shard_that_was_taken_says_so() {
     let mut world = one_shard(1 << 20, false);
     world.add(b"a", 1);

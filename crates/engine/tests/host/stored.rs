@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use quipu_crdt::testing::Random;
 use quipu_engine::{
     Action, Add, Command, Host, Limits, Moment, OpenError, OperationId, Refusal, Released, Reply, Settings,
-    Ticket, fuzzing,
+    Spread, Ticket, fuzzing,
 };
 use quipu_storage::{
     Batch, Flush, Row, Scan, ShardId, Slice, Store, Table, Write,
@@ -27,7 +27,11 @@ fn world() -> World {
     world.send(b"set", Action::Reset { to: Some(2) });
     world.send(
         b"bounded",
-        Action::Create { limits: Limits { minimum: Some(0), maximum: None, initial: 10 }, wait_ms: 0 },
+        Action::Create {
+            limits: Limits { minimum: Some(0), maximum: None, initial: 10 },
+            spread: Spread::Creator,
+            wait_ms: 0,
+        },
     );
     world.send(b"bounded", Action::Add { add: Add::of(-4), operation: None });
     world.send(b"gone", Action::Add { add: Add::of(1), operation: None });

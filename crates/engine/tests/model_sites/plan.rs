@@ -1,6 +1,6 @@
 //! What is looked through: how many sites, what clients may ask, how often, and what may go wrong.
 
-use quipu_engine::{Action, Add, Command, Limits, OperationId, Settings};
+use quipu_engine::{Action, Add, Command, Limits, OperationId, Settings, Spread};
 
 /// So many counters with the longest keys that their rows do not fit into one message.
 const FILLERS: usize = 124;
@@ -132,9 +132,11 @@ impl Plan {
                 Action::Add { add: Add { remote_ms, ..Add::of(amount) }, operation: None }
             }
             Ask::Delete { .. } => Action::Reset { to: None },
-            Ask::Create { initial, .. } => {
-                Action::Create { limits: Limits { minimum: Some(0), maximum: None, initial }, wait_ms: 0 }
-            }
+            Ask::Create { initial, .. } => Action::Create {
+                limits: Limits { minimum: Some(0), maximum: None, initial },
+                spread: Spread::Creator,
+                wait_ms: 0,
+            },
             Ask::Fill => Action::Get,
         }
     }

@@ -1,9 +1,12 @@
 //! Several sites that count at once: what they agree on, and that retries count once among all.
 
+mod bounded;
+mod copies;
 mod members;
+mod retries;
 mod world;
 
-use quipu_engine::{Action, Add, Added, OperationId, Outcome, Reply, Settings};
+use quipu_engine::{Action, Add, Added, OperationId, Outcome, Reply, Rule, Rules, Settings};
 
 use world::{Weather, World, is_refused, site};
 
@@ -256,4 +259,59 @@ fn retries_count_once_in_any_weather() {
     for seed in 0..100 {
         storm(seed);
     }
+}
+
+/// A site is sent all rows of a lost one's stream by two others, of which the second has less of it.
+fn swept_by_two(rule: Option<Rule>) -> (World, Vec<Vec<u8>>) {
+    let settings = Settings { rules: rule.map_or(Rules::default(), Rules::without), ..Settings::default() };
+    let mut world = World::new(4, 1, settings);
+    let keys: Vec<Vec<u8>> = (0..6_000).map(|number| format!("k{number:05}").into_bytes()).collect();
+    world.pass(100);
+    for other in 0..3 {
+        world.link(other, 3, false);
+    }
+    keys.iter().for_each(|key| drop(world.add(0, key, 1)));
+    world.pass(1_000);
+    world.link(0, 2, false);
+    world.link(1, 2, false);
+    keys.iter().for_each(|key| drop(world.add(0, key, 10)));
+    world.pass(1_000);
+    world.link(0, 1, false);
+    world.crash(0);
+    // Who has begun anew does not remember which rows have changed.
+    for at in [1, 2] {
+        world.crash(at);
+        world.start(at);
+    }
+    for (one, other) in [(0, 1), (0, 2), (0, 3), (1, 2)] {
+        world.link(one, other, false);
+    }
+    // The second site begins, and what it says is stuck; the third goes on to the end; the second hears that, and its
+    // messages come through again.
+    world.link(2, 3, false);
+    world.link(1, 3, true);
+    world.pass(12);
+    assert_eq!(world.get(3, &keys[5_999]), None, "it is in the middle");
+    assert!(keys.iter().any(|key| world.get(3, key).is_some()), "it has begun");
+    world.cut.insert((site(2), site(4)));
+    world.link(2, 3, true);
+    for _ in 0..1_000 {
+        if world.get(3, &keys[5_999]).is_none() {
+            world.step();
+        }
+    }
+    world.cut.insert((site(3), site(4)));
+    world.cut.remove(&(site(2), site(4)));
+    world.pass(5_000);
+    (world, keys)
+}
+
+#[test]
+fn who_goes_on_with_anothers_sweep_has_as_much() {
+    let (mut world, keys) = swept_by_two(None);
+    for key in &keys {
+        assert_eq!(world.get(3, key), Some(11), "{}", String::from_utf8_lossy(key));
+    }
+    let (mut world, keys) = swept_by_two(Some(Rule::SweepsReachAsFar));
+    assert!(keys.iter().any(|key| world.get(3, key) == Some(1)), "the wrong variant leaves rows out");
 }

@@ -8,7 +8,7 @@ use quipu_engine::{
 
 use crate::world::{Weather, World, site};
 
-fn without(world: &World, gone: SiteId, heir: SiteId) -> Membership {
+pub(crate) fn without(world: &World, gone: SiteId, heir: SiteId) -> Membership {
     let mut membership = world.membership();
     membership.epoch += 1;
     membership.members.remove(&gone);

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use quipu_crdt::testing::Random;
 use quipu_engine::{
-    Action, Add, Command, Envelope, Host, Limits, Membership, Message, Moment, OperationId, Outcome, Refusal,
-    Released, Reply, Settings, SiteId, Ticket,
+    Action, Add, BadMessage, Command, Envelope, Host, Limits, Membership, Message, Moment, OperationId,
+    Outcome, Refusal, Released, Reply, Settings, SiteId, Spread, Suspicion, Ticket,
 };
 use quipu_storage::{
-    Flush, ShardId, Store,
+    Flush, Scan, ShardId, Slice, Store, Table,
     memory::{Memory, MemoryLog, MemoryTable},
 };
 
@@ -46,6 +46,10 @@ pub(crate) struct World {
     tickets: u64,
     pub(crate) messages: u64,
     pub(crate) bytes: u64,
+    /// How often a process was started.
+    runs: u64,
+    /// Why messages were refused, and by whom. That one runs no more.
+    pub(crate) refused: Vec<(SiteId, BadMessage)>,
 }
 
 impl World {
@@ -69,6 +73,8 @@ impl World {
             tickets: 0,
             messages: 0,
             bytes: 0,
+            runs: 0,
+            refused: Vec::new(),
         };
         (0..usize::from(count)).for_each(|at| world.start(at));
         world
@@ -82,7 +88,8 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, at: usize) {
-        let settings = Settings { site: self.sites[at].id, ..self.settings };
+        self.runs += 1;
+        let settings = Settings { site: self.sites[at].id, run: Some(self.runs), ..self.settings };
         let others: Vec<SiteId> =
             self.sites.iter().map(|site| site.id).filter(|id| *id != self.sites[at].id).collect();
         let memory = &self.sites[at].memory;
@@ -159,6 +166,16 @@ impl World {
         }
     }
 
+    /// What each site may subtract, as a site knows it.
+    pub(crate) fn rights(&mut self, at: usize, key: &[u8]) -> Vec<u128> {
+        match self.run(at, key, Action::Inspect) {
+            Reply::Inspected(Some(it)) => {
+                it.sites.iter().map(|site| site.rights_to_subtract.expect("there is a minimum")).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn outcome(&mut self, at: usize, key: &[u8], id: &[u8]) -> Outcome {
         match self.run(at, key, Action::Outcome(OperationId { producer: b"p", id })) {
             Reply::Outcome(outcome) => outcome,
@@ -174,8 +191,19 @@ impl World {
         initial: i64,
         wait_ms: u64,
     ) -> Ticket {
+        self.create_spread(at, key, (minimum, initial), Spread::Creator, wait_ms)
+    }
+
+    pub(crate) fn create_spread(
+        &mut self,
+        at: usize,
+        key: &[u8],
+        (minimum, initial): (i64, i64),
+        spread: Spread<'_>,
+        wait_ms: u64,
+    ) -> Ticket {
         let limits = Limits { minimum: Some(minimum), maximum: None, initial };
-        self.submit(at, key, Action::Create { limits, wait_ms })
+        self.submit(at, key, Action::Create { limits, spread, wait_ms })
     }
 
     /// Says who belongs to the cluster from now on, to those that run.
@@ -203,6 +231,37 @@ impl World {
         self.membership.clone()
     }
 
+    /// A copy of this site's data, as it is now.
+    pub(crate) fn copy(&self, at: usize) -> Memory {
+        self.sites[at].memory.copy()
+    }
+
+    /// A copy takes the place of this site's data. Nothing runs on it yet.
+    pub(crate) fn put_back(&mut self, at: usize, copy: Memory) {
+        self.sites[at].host = None;
+        self.sites[at].memory = copy;
+        self.flying.clear();
+    }
+
+    /// A site that was restored takes the place of the old one, and becomes a member.
+    pub(crate) fn rejoin(&mut self, at: usize, old: SiteId) {
+        let new = self.sites[at].id;
+        let mut membership = self.membership();
+        membership.epoch += 1;
+        membership.members.remove(&old);
+        membership.removed.insert(old, new);
+        membership.members.insert(new);
+        membership.joining.insert(new);
+        self.set_membership(membership.clone());
+        self.start(at);
+        self.pass(2_000);
+        assert!(self.is_caught_up(at));
+        membership.epoch += 1;
+        membership.joining.clear();
+        self.set_membership(membership);
+        self.pass(1_000);
+    }
+
     /// A copy of this site's data goes on as another incarnation.
     pub(crate) fn restore(&mut self, at: usize) -> SiteId {
         let old = self.sites[at].id;
@@ -212,6 +271,13 @@ impl World {
         host.begin_incarnation(SHARD, new, now).expect("it is stored");
         self.sites[at].id = new;
         new
+    }
+
+    /// How many counters the table has as they were before what nobody has heard of.
+    pub(crate) fn notes(&self, at: usize) -> usize {
+        let scan = Scan { slice: Slice::KEPT, prefix: b"b", after: None, rows_max: 100 };
+        let page = self.sites[at].memory.table().scan(SHARD, scan).expect("it can be read");
+        page.rows.len()
     }
 
     pub(crate) fn is_caught_up(&self, at: usize) -> bool {
@@ -262,8 +328,11 @@ impl World {
             if self.cut.contains(&(from, envelope.to)) {
                 continue;
             }
-            if let Some(host) = &mut self.sites[at].host {
-                host.receive(envelope.shard, from, envelope.message, now).expect("a good message");
+            if let Some(host) = &mut self.sites[at].host
+                && let Err(bad) = host.receive(envelope.shard, from, envelope.message, now)
+            {
+                self.refused.push((envelope.to, bad));
+                self.sites[at].host = None;
             }
         }
         for at in 0..self.sites.len() {
@@ -283,6 +352,7 @@ impl World {
 
     /// Everything is well again; time passes until nothing moves.
     pub(crate) fn heal(&mut self) {
+        assert!(self.refused.is_empty(), "{:?}", self.refused);
         self.weather = Weather::default();
         for at in 0..self.sites.len() {
             if self.sites[at].host.is_none() {
@@ -301,8 +371,16 @@ impl World {
         hosts.flat_map(Host::audit).flat_map(|audit| audit.sites).map(|site| site.open).sum()
     }
 
-    /// Every site knows of each what that has counted.
+    /// What the rows of counters witness, at all sites.
+    pub(crate) fn suspicions(&self) -> Vec<Suspicion> {
+        let hosts = self.sites.iter().filter_map(|site| site.host.as_ref());
+        let suspicious = hosts.flat_map(Host::audit).filter_map(|audit| audit.suspicious);
+        suspicious.flatten().map(|it| it.what).collect()
+    }
+
+    /// Every site knows of each what that has counted, and nothing was counted twice or lost.
     pub(crate) fn check_books(&self) {
+        assert_eq!(self.suspicions(), [], "something was not counted once");
         let audit = |site: &Site| site.host.as_ref().map(Host::audit).unwrap_or_default();
         let audits: Vec<_> = self.sites.iter().map(audit).collect();
         for (at, audit) in audits.iter().enumerate() {

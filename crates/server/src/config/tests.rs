@@ -181,6 +181,9 @@ fn a_public_address_needs_a_password_or_a_word() {
         (&settings::HTTP, "0.0.0.0:7380"),
         (&settings::HTTP, "[::]:7380"),
         (&settings::RESP, "192.168.1.5:7379"),
+        (&settings::LINK, "0.0.0.0:7381"),
+        (&settings::LINK, "[::]:7381"),
+        (&settings::LINK, "192.168.1.5:7381"),
     ] {
         let text = refusal(&[(known, address)]).to_string();
         assert!(

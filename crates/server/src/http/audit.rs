@@ -6,7 +6,7 @@ use axum::{
     extract::State,
     response::{IntoResponse, Response},
 };
-use quipu_engine::{ShardAudit, SiteAudit, SiteId};
+use quipu_engine::{ShardAudit, SiteAudit, SiteId, Suspicion, Suspicious};
 use serde::Serialize;
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     decode::Numbers,
     problem::Problem,
     request::Values,
-    show::{Json, Number},
+    show::{Json, KeyText, Number},
 };
 
 /// The books of a site.
@@ -69,6 +69,29 @@ struct ShardBody {
     set: AmountsBody,
     cancelled: AmountsBody,
     sites: Vec<SiteBody>,
+    /// Counters on which an operation was not counted exactly once.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    suspicious: Vec<SuspiciousBody>,
+}
+
+#[derive(Debug, Serialize)]
+struct SuspiciousBody {
+    #[serde(flatten)]
+    key: KeyText,
+    what: &'static str,
+    /// Those that have counted it; one that has counted it twice is named twice.
+    sites: Vec<String>,
+}
+
+impl SuspiciousBody {
+    fn of(suspicious: &Suspicious) -> Self {
+        let (what, sites): (_, &[SiteId]) = match &suspicious.what {
+            Suspicion::Twice(sites) => ("counted_twice", sites),
+            Suspicion::Lost(site) => ("lost", std::slice::from_ref(site)),
+        };
+        let sites = sites.iter().map(SiteId::to_string).collect();
+        Self { key: KeyText::of(&suspicious.key), what, sites }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -186,6 +209,7 @@ impl ShardBody {
             set: own.set.show(numbers),
             cancelled: own.cancelled.show(numbers),
             sites: sites.collect(),
+            suspicious: shard.suspicious.iter().flatten().map(SuspiciousBody::of).collect(),
         }
     }
 }

@@ -15,7 +15,9 @@ use super::{
     problem::Problem,
     request::{IdempotencyKey, JsonBody, Key, Operation, Values},
     running::Name,
-    show::{AddedBody, CounterBody, CreatingBody, InfoBody, Json, KeyText, OutcomeBody, ResetBody},
+    show::{
+        AddedBody, CounterBody, CreatingBody, InfoBody, Json, KeyText, MovedBody, OutcomeBody, ResetBody,
+    },
 };
 
 /// Runs one command; a refusal becomes a problem.
@@ -71,10 +73,11 @@ pub(super) async fn create<C: Counters>(
     Values(numbers): Values,
     JsonBody(body): JsonBody,
 ) -> Result<Response, Problem> {
-    let CreateRequest { limits, wait_ms } = decode::create(&body).map_err(Problem::bad_request)?;
+    let CreateRequest { limits, spread, wait_ms } = decode::create(&body).map_err(Problem::bad_request)?;
     let location = format!("/v1/counters/{}", percent_encode(&key, NON_ALPHANUMERIC));
     let location = [(header::LOCATION, location)];
-    match app.counters.call(Command { key: &key, action: Action::Create { limits, wait_ms } }).await {
+    let action = Action::Create { limits, spread: spread.get(), wait_ms };
+    match app.counters.call(Command { key: &key, action }).await {
         Reply::Created => {
             let body = Json(CounterBody::of(&key, Some(limits.initial), numbers));
             Ok((StatusCode::CREATED, location, body).into_response())
@@ -94,8 +97,8 @@ pub(super) async fn delete<C: Counters>(
     Key(key): Key,
 ) -> Result<Response, Problem> {
     match run(&app, &key, Action::Reset { to: None }, Numbers::Number).await? {
-        Reply::Reset { existed: true } => Ok(StatusCode::NO_CONTENT.into_response()),
-        Reply::Reset { existed: false } => Err(Problem::no_such_counter()),
+        Reply::Reset { aside: Some(_) } => Ok(StatusCode::NO_CONTENT.into_response()),
+        Reply::Reset { aside: None } => Err(Problem::no_such_counter()),
         _ => Err(Problem::unexpected_reply()),
     }
 }
@@ -108,9 +111,24 @@ pub(super) async fn reset<C: Counters>(
 ) -> Result<Response, Problem> {
     let to = decode::reset(&body).map_err(Problem::bad_request)?;
     match run(&app, &key, Action::Reset { to: Some(to) }, numbers).await? {
-        Reply::Reset { existed } => {
-            Ok(Json(ResetBody { key: KeyText::of(&key), value: numbers.show(to), existed }).into_response())
+        Reply::Reset { aside } => {
+            let (value, existed) = (numbers.show(to), aside.is_some());
+            let set_aside = aside.map(|aside| numbers.show(aside));
+            Ok(Json(ResetBody { key: KeyText::of(&key), value, existed, set_aside }).into_response())
         }
+        _ => Err(Problem::unexpected_reply()),
+    }
+}
+
+pub(super) async fn move_rights<C: Counters>(
+    State(app): State<App<C>>,
+    Key(key): Key,
+    Values(numbers): Values,
+    JsonBody(body): JsonBody,
+) -> Result<Response, Problem> {
+    let rights = decode::move_rights(&body).map_err(Problem::bad_request)?;
+    match run(&app, &key, Action::Move(rights), numbers).await? {
+        Reply::Moved(amount) => Ok(Json(MovedBody::of(&key, rights, amount, numbers)).into_response()),
         _ => Err(Problem::unexpected_reply()),
     }
 }

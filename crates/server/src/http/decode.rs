@@ -5,8 +5,9 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use percent_encoding::percent_decode;
-use quipu_engine::{Add, Beyond, KEY_BYTES_MAX, Limits};
+use quipu_engine::{Add, Beyond, KEY_BYTES_MAX, Limits, Move, Right, SiteId, Spread};
 use serde::{Deserialize, de};
+use std::collections::BTreeMap;
 
 use crate::{CREATE_WAIT_MS, SITES_WAIT_MS_MAX};
 
@@ -223,6 +224,41 @@ struct CreateBody {
     min: Option<Integer>,
     max: Option<Integer>,
     value: Option<Integer>,
+    spread: Option<SpreadBody>,
+    wait_ms: Option<Integer>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum SpreadName {
+    Creator,
+    Even,
+}
+
+#[derive(Deserialize)]
+#[serde(
+    untagged,
+    expecting = "`spread` is \"creator\", \"even\", or shares by site, such as {\"1\": 300, \"2\": 200}"
+)]
+enum SpreadBody {
+    Name(SpreadName),
+    Shares(BTreeMap<String, Integer>),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum RightWord {
+    Subtract,
+    Add,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveBody {
+    amount: Integer,
+    from: String,
+    to: String,
+    right: Option<RightWord>,
     wait_ms: Option<Integer>,
 }
 
@@ -255,12 +291,55 @@ fn wait_ms(name: &str, given: Option<Integer>) -> Result<Option<u64>, String> {
 }
 
 /// What a creation is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateRequest {
-    /// The definition.
+    /// The bounds and the first value.
     pub limits: Limits,
+    /// Who holds the rights in the beginning.
+    pub spread: OwnedSpread,
     /// How long to wait until all sites have it.
     pub wait_ms: u64,
+}
+
+/// As [`Spread`], out of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OwnedSpread {
+    /// The site that creates it.
+    Creator,
+    /// All sites, the same.
+    Even,
+    /// These sites, by shares.
+    Shares(Vec<(SiteId, u64)>),
+}
+
+impl OwnedSpread {
+    /// For a command.
+    pub fn get(&self) -> Spread<'_> {
+        match self {
+            Self::Creator => Spread::Creator,
+            Self::Even => Spread::Even,
+            Self::Shares(shares) => Spread::Shares(shares),
+        }
+    }
+}
+
+fn site(text: &str) -> Result<SiteId, String> {
+    text.parse().map_err(|error: quipu_engine::BadSiteId| error.to_string())
+}
+
+fn spread(body: Option<SpreadBody>) -> Result<OwnedSpread, String> {
+    let share = |(name, Integer(share)): (String, Integer)| {
+        let share = u64::try_from(share)
+            .map_err(|_| format!("the share of site {name} is {share}; give 0 or more"))?;
+        Ok((site(&name)?, share))
+    };
+    Ok(match body {
+        None | Some(SpreadBody::Name(SpreadName::Creator)) => OwnedSpread::Creator,
+        Some(SpreadBody::Name(SpreadName::Even)) => OwnedSpread::Even,
+        Some(SpreadBody::Shares(shares)) => {
+            OwnedSpread::Shares(shares.into_iter().map(share).collect::<Result<_, String>>()?)
+        }
+    })
 }
 
 /// The body of a creation.
@@ -272,7 +351,20 @@ pub fn create(body: &[u8]) -> Result<CreateRequest, String> {
         initial: body.value.map_or(0, |it| it.0),
     };
     let wait_ms = wait_ms("wait_ms", body.wait_ms)?.unwrap_or(CREATE_WAIT_MS);
-    Ok(CreateRequest { limits, wait_ms })
+    Ok(CreateRequest { limits, spread: spread(body.spread)?, wait_ms })
+}
+
+/// The body of a move of rights.
+pub fn move_rights(body: &[u8]) -> Result<Move, String> {
+    let body: MoveBody = json(body)?;
+    let amount = u64::try_from(body.amount.0)
+        .map_err(|_| format!("`amount` is {}; give how many rights are to be moved", body.amount.0))?;
+    let right = body.right.map(|right| match right {
+        RightWord::Subtract => Right::ToSubtract,
+        RightWord::Add => Right::ToAdd,
+    });
+    let wait_ms = wait_ms("wait_ms", body.wait_ms)?.unwrap_or(CREATE_WAIT_MS);
+    Ok(Move { amount, right, from: site(&body.from)?, to: site(&body.to)?, wait_ms })
 }
 
 /// The body of a reset: what to go on from.

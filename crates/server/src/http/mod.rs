@@ -25,6 +25,7 @@ mod audit;
 mod counters;
 pub mod decode;
 mod exchange;
+mod import;
 mod limits;
 mod list;
 pub mod nodes;
@@ -124,11 +125,13 @@ pub fn router<C: Counters>(counters: C, users: Users, metrics: Metrics, limits: 
         )
         .route("/v1/counters/{key}/add", post(counters::add::<C>))
         .route("/v1/counters/{key}/reset", post(counters::reset::<C>))
+        .route("/v1/counters/{key}/move", post(counters::move_rights::<C>))
         .route("/v1/counters/{key}/info", get(counters::info::<C>))
         .route("/v1/counters/{key}/watch", get(watching::watch::<C>))
         .route("/v1/counters/{key}/operations/{producer}/{id}", get(counters::outcome::<C>))
         .route("/v1/exchange", post(exchange::exchange::<C>))
         .route("/v1/retire", post(retire::retire::<C>))
+        .route("/v1/import", post(import::import::<C>))
         .route("/v1/audit", get(audit::audit::<C>))
         .route("/v1/sites", get(sites::list::<C>).post(sites::change::<C>))
         .route("/v1/sites/{site}", axum::routing::delete(sites::remove::<C>))

@@ -67,8 +67,10 @@ impl Problem {
             }
         };
         match *refusal {
-            Refusal::OutOfBounds { amount, limit, value, available, ref elsewhere } => {
+            Refusal::OutOfBounds { amount, limit, value, available, ref elsewhere, in_all } => {
+                let in_all = in_all.map_or(Value::Null, |in_all| show(in_all.into()));
                 problem.with_members([
+                    ("in_all", in_all),
                     ("amount", show(amount.into())),
                     ("limit", show(limit.into())),
                     ("value", show(value.into())),
@@ -97,6 +99,7 @@ impl Problem {
             | Refusal::NoSite(_)
             | Refusal::NotHere
             | Refusal::JoinedLately { .. }
+            | Refusal::NotMovedYet { .. }
             | Refusal::Joining => problem.with_header("retry-after", "1"),
             _ => problem,
         }
@@ -162,9 +165,24 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::BadDefinition(_) => {
             (StatusCode::UNPROCESSABLE_ENTITY, "bad-definition", "The limits contradict each other")
         }
+        Refusal::NotBounded | Refusal::CannotMove(_) => {
+            (StatusCode::CONFLICT, "cannot-move", "The rights cannot be moved so")
+        }
+        Refusal::NotMovedYet { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not-moved", "The site that holds the rights has not answered")
+        }
         Refusal::BadKey { .. } => (StatusCode::BAD_REQUEST, "bad-key", "The key is too long or empty"),
         Refusal::NotStored(_) => (StatusCode::SERVICE_UNAVAILABLE, "not-stored", "The store failed"),
         Refusal::NotHere => (StatusCode::SERVICE_UNAVAILABLE, "moving", "The counter moves to another node"),
+        Refusal::Removed(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "removed", "This site was removed from the cluster")
+        }
+        Refusal::OldCopy(_) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "old-copy", "This site runs from an old copy of its folder")
+        }
+        Refusal::SiteLeaves => {
+            (StatusCode::SERVICE_UNAVAILABLE, "leaving", "This site is about to leave the cluster")
+        }
         Refusal::InDoubt(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "in-doubt", "It is not known whether this was stored")
         }

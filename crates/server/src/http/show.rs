@@ -7,7 +7,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
-use quipu_engine::{Added, BoundedView, Inspection, Outcome, Refusal, SiteId, SiteView};
+use quipu_engine::{Added, BoundedView, Inspection, Move, Outcome, Refusal, SiteId, SiteView};
 use serde::{Serialize, Serializer};
 
 use super::decode::Numbers;
@@ -128,6 +128,25 @@ pub(super) struct ResetBody {
     pub(super) key: KeyText,
     pub(super) value: Number,
     pub(super) existed: bool,
+    /// The value that is gone, as this site knew it.
+    pub(super) set_aside: Option<Number>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct MovedBody {
+    #[serde(flatten)]
+    key: KeyText,
+    /// How many rights have moved; fewer than were asked for, if the giver had fewer.
+    moved: Number,
+    from: String,
+    to: String,
+}
+
+impl MovedBody {
+    pub(super) fn of(key: &[u8], rights: Move, moved: u64, numbers: Numbers) -> Self {
+        let Move { from, to, .. } = rights;
+        Self { key: KeyText::of(key), moved: numbers.show(moved), from: from.to_string(), to: to.to_string() }
+    }
 }
 
 #[derive(Debug, Serialize)]

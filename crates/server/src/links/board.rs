@@ -11,7 +11,7 @@ use std::{
 };
 
 use quipu_engine::{
-    Membership, SiteId,
+    Membership, Moment, Refusal, SiteId,
     handoff::{Cluster, ClusterId},
 };
 use tokio::sync::{Semaphore, watch};
@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{
     Frame, Identity, Run,
     queue::Queue,
+    silence::Silence,
     throttle::{Throttle, Verdict},
 };
 use crate::metrics::{Metrics, PeerMetrics};
@@ -50,7 +51,9 @@ pub(crate) struct Board {
     /// Limits what is logged of those who dial.
     complaints: Throttle,
     /// Why this site talks to nobody any more, once that is so.
-    stopped: OnceLock<String>,
+    stopped: OnceLock<(Halt, String)>,
+    /// Whether this site was silent, and must ask before it counts.
+    silence: Silence,
     /// Once it is known, and stored.
     cluster_id: OnceLock<ClusterId>,
     /// What others have told of it while it is not known.
@@ -118,6 +121,15 @@ enum Dialler {
     HigherSite,
 }
 
+/// Why a site counts no more, and talks to nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// It runs from an old copy of its folder.
+    OldCopy,
+    /// It was removed from the cluster; or this node, from its site.
+    Removed,
+}
+
 /// What becomes of a link that has come about.
 #[derive(Debug)]
 pub(crate) enum Entered {
@@ -179,6 +191,7 @@ impl Board {
             relays: Arc::new(Semaphore::new(super::RELAYS_MAX)),
             complaints: Throttle::default(),
             stopped: OnceLock::new(),
+            silence: Silence::default(),
             cluster_id: OnceLock::new(),
             heard_cluster_ids: Mutex::default(),
         };
@@ -361,8 +374,8 @@ impl Board {
     }
 
     /// This site must talk to nobody any more: all links end, and none comes about. Is this news?
-    pub(crate) fn stop(&self, why: &str) -> bool {
-        let is_news = self.stopped.set(why.to_owned()).is_ok();
+    pub(crate) fn stop(&self, halt: Halt, why: &str) -> bool {
+        let is_news = self.stopped.set((halt, why.to_owned())).is_ok();
         for peer in self.peers().values() {
             peer.wanted.send_replace(Wanted::Gone);
             peer.close_unless(why, |_| false);
@@ -372,11 +385,56 @@ impl Board {
 
     /// Why this site talks to nobody any more, if that is so.
     pub(crate) fn stopped(&self) -> Option<&str> {
-        self.stopped.get().map(String::as_str)
+        self.stopped.get().map(|(_, why)| why.as_str())
     }
 
-    /// A link has come about; whoever brought it about asks whether it stays.
-    pub(crate) fn enter(&self, site: SiteId, dialled_here: bool) -> Entered {
+    /// What clients are told then who want to count.
+    pub(crate) fn refusal(&self) -> Option<Refusal> {
+        self.stopped.get().map(|(halt, why)| match halt {
+            Halt::OldCopy => Refusal::OldCopy(why.clone()),
+            Halt::Removed => Refusal::Removed(why.clone()),
+        })
+    }
+
+    /// This site begins to talk to others. It was silent until now, and asks them before it counts.
+    pub(crate) fn begin(&self, now: Moment) {
+        self.silence.watch(now, self.peers().into_keys().collect());
+    }
+
+    /// The thread of the links runs. If it has not for a long time, all links are made anew.
+    pub(super) fn run(&self, now: Moment) {
+        if !self.silence.run(now, || self.peers().into_keys().collect()) {
+            return;
+        }
+        tracing::warn!("this site was silent for a while; its peers are asked whether it is still a member");
+        for (number, peer) in self.peers() {
+            peer.close_unless("this site was silent for a while", |_| false);
+            peer.wanted.send_replace(self.wanted_of(number));
+        }
+    }
+
+    /// Must this site ask its peers whether it is still a member, before it counts?
+    pub(crate) fn must_ask(&self, now: impl FnOnce() -> Moment) -> bool {
+        self.silence.is_watched() && self.silence.must_ask(now())
+    }
+
+    /// A peer that was dialled is not there.
+    pub(super) fn cannot_be_asked(&self, peer: u16) {
+        self.silence.answered(peer);
+    }
+
+    /// A peer says that this site is a member.
+    pub(crate) fn confirmed_by(&self, peer: SiteId) {
+        self.silence.answered(peer.number);
+    }
+
+    /// To which round of asking a connection belongs that is made now.
+    pub(super) fn round(&self) -> u64 {
+        self.silence.round()
+    }
+
+    /// A link has come about; whoever brought it about asks whether it stays. It was begun in this round.
+    pub(crate) fn enter(&self, site: SiteId, dialled_here: bool, round: u64) -> Entered {
         let Some(peer) = self.peer(site.number).or_else(|| self.newcomers_peer(site.number)) else {
             return Entered::Superfluous;
         };
@@ -387,7 +445,7 @@ impl Board {
         };
         let mut standing = lock(&peer.standing);
         // Looked at under the lock: a stop that comes later finds the link and closes it.
-        if self.stopped().is_some() || self.links_of() != LinksOf::This {
+        if self.stopped().is_some() || self.links_of() != LinksOf::This || round != self.round() {
             return Entered::Superfluous;
         }
         let replaced = match &standing.link {
@@ -425,6 +483,7 @@ impl Board {
 
     /// A dial did not reach anybody; what was wrong with an earlier link is still worth knowing. Is this news?
     pub(crate) fn note_unreachable(&self, number: u16, why: &str) -> bool {
+        self.cannot_be_asked(number);
         let Some(peer) = self.peer(number) else { return false };
         let before = lock(&peer.standing).unreachable.replace(why.to_owned());
         before.as_deref() != Some(why)

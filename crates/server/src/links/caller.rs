@@ -10,7 +10,7 @@ use std::{
 use tokio::{net::TcpStream, sync::oneshot, time::timeout};
 
 use super::{
-    Frame,
+    Frame, NODE_KEY_BYTES,
     frame::RELAY_FRAME_BYTES_MAX,
     queue::Queue,
     wire::{Reader, Wire, write},
@@ -82,6 +82,11 @@ impl Caller {
     /// Hands over, and gives the answer. One at a time.
     pub(crate) async fn exchange(&self, body: &[u8]) -> Result<Vec<u8>, Unanswered> {
         self.ask(&Frame::Exchange(body), |waiting| &mut waiting.exchange).await
+    }
+
+    /// Shows another node of the same site its key, and gives the answer.
+    pub(crate) async fn greet(&self, key: [u8; NODE_KEY_BYTES]) -> Result<Vec<u8>, Unanswered> {
+        self.ask(&Frame::Node { key }, |waiting| &mut waiting.exchange).await
     }
 
     /// Leaves what a retiring relay has kept for others. One at a time.

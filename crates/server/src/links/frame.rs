@@ -39,6 +39,9 @@ const fn max(one: usize, other: usize) -> usize {
     if one > other { one } else { other }
 }
 
+/// A node's key, which other nodes of its site show.
+pub const NODE_KEY_BYTES: usize = 16;
+
 /// What is said of a refusal is cut here.
 pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 
@@ -52,7 +55,8 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 ///    of anything else, whoever has dialled.
 /// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange`, `Estate` and `Call`, and gets
 ///    `Exchanged`, `Adopted` and `Called`; both send beats. What is wrong is answered with `Refused`.
-/// 5. Another node of the same site begins in the same way, and goes on with `Ask`, which is answered with `Told`.
+/// 5. Who has dialled and says `Node` first is another node of the same site. It is answered with `Exchanged`, goes on with
+///    `Ask`, and gets `Told`; both send beats.
 ///
 /// Anything else, or in another order, closes the connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,6 +123,11 @@ pub enum Frame<'a> {
         number: u64,
         /// The bytes of the answer.
         answer: &'a [u8],
+    },
+    /// The sender is a node of the receiver's site. Kind 17; the body is the key.
+    Node {
+        /// Drawn by the receiver at its start, and found where only nodes of its site can look: in their database.
+        key: [u8; NODE_KEY_BYTES],
     },
 }
 
@@ -306,6 +315,7 @@ impl<'a> Frame<'a> {
                 into.extend_from_slice(bytes);
             }
             Self::Leave { leaves } => into.push(u8::from(*leaves)),
+            Self::Node { key } => into.extend_from_slice(key),
             Self::Draining(draining) => encode_body(draining, into),
         }
     }
@@ -335,6 +345,7 @@ impl<'a> Frame<'a> {
             Self::Called { .. } => 14,
             Self::Ask { .. } => 15,
             Self::Told { .. } => 16,
+            Self::Node { .. } => 17,
         }
     }
 
@@ -357,6 +368,7 @@ impl<'a> Frame<'a> {
             Self::Called { .. } => "a Called",
             Self::Ask { .. } => "an Ask",
             Self::Told { .. } => "a Told",
+            Self::Node { .. } => "a Node",
         }
     }
 
@@ -409,6 +421,11 @@ impl<'a> Frame<'a> {
             16 => {
                 let (number, answer) = numbered("a Told", body)?;
                 Self::Told { number, answer }
+            }
+            17 => {
+                let why = || format!("its key has {} bytes", body.len());
+                let key = body.try_into().map_err(|_| BadFrame::Body { what: "a Node", why: why() })?;
+                Self::Node { key }
             }
             kind => return Err(BadFrame::Kind(*kind)),
         })

@@ -191,17 +191,13 @@ pub enum Rejection {
         /// Whom it has reached.
         own: SiteId,
     },
-    /// Two with one number.
+    /// Two with one number. Which folders they have is not said: whoever knows a site's folder can pass for that site.
     #[error(
-        "there is a second site with the number {site}: one in the folder {known}, one in the folder {found}. Stop one of them and start it with another --site, in a new folder"
+        "there is a second site with the number {site}, in another folder. Stop one of them and start it with another --site, in a new folder"
     )]
     Twin {
         /// The number.
         site: SiteId,
-        /// The folder that was seen first.
-        known: Instance,
-        /// The other one.
-        found: Instance,
     },
     /// Not a member.
     #[error(
@@ -333,7 +329,7 @@ impl Identity {
             return Err(Rejection::Shards { site, own, theirs: hello.shards, ours: self.shards });
         }
         if site == own {
-            return Err(Rejection::Twin { site, known: self.instance, found: hello.instance });
+            return Err(Rejection::Twin { site });
         }
         if hello.to != own.number {
             return Err(Rejection::OtherSite { site, wanted: hello.to, own });
@@ -367,7 +363,7 @@ impl Identity {
         let now = Seen { instance: hello.instance, run: hello.run };
         let Some(seen) = seen else { return Ok(now) };
         if seen.instance != now.instance {
-            return Err(Rejection::Twin { site: hello.site, known: seen.instance, found: now.instance });
+            return Err(Rejection::Twin { site: hello.site });
         }
         let is_older = now.run.number < seen.run.number;
         let is_another = now.run.number == seen.run.number && now.run.nonce != seen.run.nonce;

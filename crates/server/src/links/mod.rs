@@ -13,12 +13,13 @@ mod hello;
 mod queue;
 mod relays;
 mod session;
+mod silence;
 mod throttle;
 mod wire;
 
 use std::{collections::BTreeMap, future::Future, net::TcpListener, sync::Arc, time::Duration};
 
-use quipu_engine::SiteId;
+use quipu_engine::{Moment, SiteId};
 use quipu_storage::ShardId;
 use tokio::{
     net::TcpStream,
@@ -31,16 +32,18 @@ use self::{
     session::{End, Session},
 };
 
+use crate::node::essential::vital;
+
 pub(crate) use self::{
     backoff::BackOff,
-    board::{Board, LinksOf},
+    board::{Board, Halt, LinksOf},
     caller::{Caller, Unanswered},
     throttle::{Throttle, Verdict},
 };
 pub use self::{
     frame::{
-        BadFrame, Behind, Draining, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Inbox, REFUSED_TEXT_BYTES_MAX,
-        RELAY_FRAME_BYTES_MAX, Reason, Refused,
+        BadFrame, Behind, Draining, FRAME_BYTES_MAX, Frame, HELLO_BYTES_MAX, Inbox, NODE_KEY_BYTES,
+        REFUSED_TEXT_BYTES_MAX, RELAY_FRAME_BYTES_MAX, Reason, Refused,
     },
     hello::{Hello, Identity, Instance, PROTOCOL, Rejection, Run, Seen},
 };
@@ -83,6 +86,8 @@ pub(crate) const fn files_of_relay(parents: usize) -> usize {
 pub(crate) trait Inside: Clone + Send + Sync + 'static {
     /// What all threads know of the links.
     fn board(&self) -> &Board;
+    /// Now.
+    fn moment(&self) -> Moment;
     /// How much of a site's stream is here, in each shard: all of it, durably, for this site. `None`: not known now.
     fn positions(&self, of: SiteId) -> impl Future<Output = Option<Vec<u64>>> + Send;
     /// What is remembered of a site.
@@ -109,8 +114,12 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
     fn leave(&self, from: SiteId, leaves: bool);
     /// How far a site that leaves has got.
     fn draining(&self, from: SiteId, draining: Draining);
-    /// This site must not count any more, and this is why.
-    fn stop_counting(&self, why: &str);
+    /// This site runs from an old copy of its folder, as a peer says: it must not count any more.
+    fn is_old_copy(&self, why: &str);
+    /// Answers a relay that introduces itself. The error is for it: nothing else is done for it then.
+    fn meet_relay(&self, bytes: &[u8]) -> Result<Vec<u8>, String>;
+    /// Answers another node of this site, which shows that it is one. The error is for whoever is none.
+    fn meet_node(&self, key: &[u8; NODE_KEY_BYTES]) -> Result<Vec<u8>, String>;
     /// Takes in what a relay says. The answer comes when it is durable; the error is for the relay.
     fn exchange(&self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, String>> + Send;
     /// Takes over what a relay leaves.
@@ -125,10 +134,11 @@ pub(crate) trait Inside: Clone + Send + Sync + 'static {
 pub(crate) async fn run<N: Inside>(node: N, listener: Option<TcpListener>) {
     if let Some(listener) = listener {
         match tokio::net::TcpListener::from_std(listener) {
-            Ok(listener) => drop(tokio::spawn(accept(node.clone(), listener))),
+            Ok(listener) => drop(tokio::spawn(vital(accept(node.clone(), listener)))),
             Err(error) => tracing::error!(%error, "no links are taken"),
         }
     }
+    tokio::spawn(vital(notice_silence(node.clone())));
     let mut changes = node.board().changes();
     let mut kept: BTreeMap<u16, Arc<Peer>> = BTreeMap::new();
     loop {
@@ -137,7 +147,7 @@ pub(crate) async fn run<N: Inside>(node: N, listener: Option<TcpListener>) {
             let silent_ms = node.board().silent_ms(peer);
             peer.metrics.silent_seconds.set(silent_ms.map_or(f64::NAN, |ms| ms as f64 / 1000.0));
             if !kept.get(number).is_some_and(|kept| Arc::ptr_eq(kept, peer)) {
-                tokio::spawn(keep_link(node.clone(), *number, Arc::clone(peer)));
+                tokio::spawn(vital(keep_link(node.clone(), *number, Arc::clone(peer))));
             }
         }
         kept = peers;
@@ -149,6 +159,14 @@ pub(crate) async fn run<N: Inside>(node: N, listener: Option<TcpListener>) {
             _ = changes.changed() => {}
             () = sleep(REPORT_EVERY), if !kept.is_empty() => {}
         }
+    }
+}
+
+/// Notices when this thread has not run for so long that others may have removed this site.
+async fn notice_silence<N: Inside>(node: N) {
+    loop {
+        node.board().run(node.moment());
+        sleep(silence::RUN_EVERY).await;
     }
 }
 

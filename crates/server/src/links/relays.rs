@@ -1,5 +1,5 @@
-//! Relays that have dialled: each says what it has to hand over, and is answered when that is durable. Other nodes of this
-//! site come the same way, with their questions.
+//! Guests that have dialled. A relay says what it has to hand over, and is answered when that is durable; another node of
+//! this site asks questions. Each may say what its role permits, after it has introduced itself.
 //!
 //! A relay that does not read, or sends without end, waits for itself alone: what it has sent and is not answered is
 //! bounded, and so is what waits to be sent to it.
@@ -9,7 +9,7 @@ use std::{net::SocketAddr, sync::Arc};
 use tokio::{net::TcpStream, sync::Semaphore};
 
 use super::{
-    Frame, Inside, Reason, Refused,
+    Frame, Inside, NODE_KEY_BYTES, Reason, Refused,
     frame::RELAY_FRAME_BYTES_MAX,
     queue::Queue,
     wire::{Reader, Wire, write},
@@ -21,7 +21,32 @@ const INBOUND_BYTES_MAX: usize = 2 * RELAY_FRAME_BYTES_MAX;
 /// A request counts as at least so many bytes, so that there are not too many of them.
 const REQUEST_BYTES_MIN: usize = 4096;
 
-/// What a relay wants.
+/// Who has dialled, as it says.
+#[derive(Debug)]
+pub(super) enum Guest {
+    /// Hands over, passes commands on and leaves an estate.
+    Relay { hello: Vec<u8> },
+    /// Another node of this site, if the key is right. Asks questions.
+    Node { key: [u8; NODE_KEY_BYTES] },
+}
+
+/// What a guest may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Relay,
+    Node,
+}
+
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Relay => "a relay",
+            Self::Node => "a node of this site",
+        }
+    }
+}
+
+/// What a guest wants.
 #[derive(Debug, Clone, Copy)]
 enum Wish {
     Exchange,
@@ -30,8 +55,8 @@ enum Wish {
     Answer { number: u64 },
 }
 
-/// Serves a relay, which has said `first`, until something ends it.
-pub(super) async fn serve<N: Inside>(node: N, wire: Wire, address: SocketAddr, first: Vec<u8>) {
+/// Serves a guest until something ends it.
+pub(super) async fn serve<N: Inside>(node: N, wire: Wire, address: SocketAddr, guest: Guest) {
     let Ok(_place) = Arc::clone(&node.board().relays).try_acquire_owned() else {
         return turn_away(wire, "there are too many relays here; use another parent").await;
     };
@@ -39,23 +64,27 @@ pub(super) async fn serve<N: Inside>(node: N, wire: Wire, address: SocketAddr, f
         return turn_away(wire, why).await;
     }
     // Who is in the wrong cluster hears so before anything else.
-    let answer = match node.exchange(&first).await {
+    let (role, met) = match &guest {
+        Guest::Relay { hello } => (Role::Relay, node.meet_relay(hello)),
+        Guest::Node { key } => (Role::Node, node.meet_node(key)),
+    };
+    let answer = match met {
         Ok(answer) => answer,
         Err(why) => {
-            node.board().complain(address, &format!("a relay was refused: {why}"));
+            node.board().complain(address, &format!("{} was refused: {why}", role.name()));
             return turn_away(wire, &why).await;
         }
     };
     let queue = Arc::new(Queue::default());
     queue.push(&mut Frame::Exchanged(&answer).to_bytes());
-    tracing::info!(%address, "a relay has come");
+    tracing::info!(%address, "{} has come", role.name());
     let Wire { stream, reader } = wire;
     let why = tokio::select! {
-        why = read(&node, &stream, reader, &queue) => why,
+        why = read(&node, role, &stream, reader, &queue) => why,
         why = write(&stream, &queue, |_| ()) => why,
         why = queue.closed() => why,
     };
-    tracing::info!(%address, "a relay has gone: {why}");
+    tracing::info!(%address, "{} has gone: {why}", role.name());
 }
 
 async fn turn_away(wire: Wire, why: &str) {
@@ -66,19 +95,28 @@ async fn turn_away(wire: Wire, why: &str) {
 }
 
 /// Reads until something is wrong, and says what.
-async fn read<N: Inside>(node: &N, stream: &TcpStream, mut reader: Reader, queue: &Arc<Queue>) -> String {
+async fn read<N: Inside>(
+    node: &N,
+    role: Role,
+    stream: &TcpStream,
+    mut reader: Reader,
+    queue: &Arc<Queue>,
+) -> String {
     let room = Arc::new(Semaphore::new(INBOUND_BYTES_MAX));
     loop {
         loop {
-            let (wish, body) = match reader.inbox.next(RELAY_FRAME_BYTES_MAX) {
+            let frame = match reader.inbox.next(RELAY_FRAME_BYTES_MAX) {
                 Ok(None) => break,
-                Ok(Some(Frame::Beat)) => continue,
-                Ok(Some(Frame::Exchange(body))) => (Wish::Exchange, body.to_vec()),
-                Ok(Some(Frame::Estate(body))) => (Wish::Adopt, body.to_vec()),
-                Ok(Some(Frame::Call { number, command })) => (Wish::Call { number }, command.to_vec()),
-                Ok(Some(Frame::Ask { number, question })) => (Wish::Answer { number }, question.to_vec()),
-                Ok(Some(other)) => return format!("{} from a relay", other.name()),
+                Ok(Some(frame)) => frame,
                 Err(error) => return error.to_string(),
+            };
+            let (wish, body) = match (role, frame) {
+                (_, Frame::Beat) => continue,
+                (Role::Relay, Frame::Exchange(body)) => (Wish::Exchange, body.to_vec()),
+                (Role::Relay, Frame::Estate(body)) => (Wish::Adopt, body.to_vec()),
+                (Role::Relay, Frame::Call { number, command }) => (Wish::Call { number }, command.to_vec()),
+                (Role::Node, Frame::Ask { number, question }) => (Wish::Answer { number }, question.to_vec()),
+                (role, other) => return format!("{} from {}", other.name(), role.name()),
             };
             let bytes = u32::try_from(body.len().max(REQUEST_BYTES_MIN)).expect("frames are bounded");
             let room = Arc::clone(&room).acquire_many_owned(bytes).await.expect("it is never closed");

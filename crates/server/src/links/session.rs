@@ -10,7 +10,7 @@ use super::{
     board::{Entered, Peer},
     frame::{FRAME_BYTES_MAX, HELLO_BYTES_MAX},
     queue::Queue,
-    relays,
+    relays::{self, Guest},
     wire::{Broken, Reader, Wire, write},
 };
 
@@ -56,8 +56,8 @@ enum Failure {
 enum Met {
     /// Another site of the cluster.
     Site(SiteId),
-    /// A relay, and what it has said.
-    Relay { first: Vec<u8> },
+    /// A relay or another node of this site, and what it has said.
+    Guest(Guest),
     /// Another site that has come to the wrong node, and who it says it is.
     PassedOn { hello: Hello, to: String },
 }
@@ -65,7 +65,7 @@ enum Met {
 /// What whoever has dialled says first.
 enum First {
     Hello(Hello),
-    Exchange(Vec<u8>),
+    Guest(Guest),
 }
 
 /// Lets a site that has come to the wrong node talk to the right one, byte by byte.
@@ -92,11 +92,14 @@ pub(crate) struct Session<N> {
     dialled: Option<u16>,
     /// Who the other side says it is.
     claimed: Option<SiteId>,
+    /// In which round of asking it was made.
+    round: u64,
 }
 
 impl<N: Inside> Session<N> {
     pub(crate) fn new(node: N, stream: TcpStream, address: SocketAddr, dialled: Option<u16>) -> Self {
-        Self { node, wire: Wire::new(stream), address, dialled, claimed: None }
+        let round = node.board().round();
+        Self { node, wire: Wire::new(stream), address, dialled, claimed: None, round }
     }
 
     /// Runs the connection to its end. `agreed` is dropped when the handshake is over.
@@ -111,8 +114,8 @@ impl<N: Inside> Session<N> {
         drop(agreed);
         let site = match result {
             Ok(Met::Site(site)) => site,
-            Ok(Met::Relay { first }) => {
-                relays::serve(self.node, self.wire, self.address, first).await;
+            Ok(Met::Guest(guest)) => {
+                relays::serve(self.node, self.wire, self.address, guest).await;
                 return End::WasUp;
             }
             Ok(Met::PassedOn { hello, to }) => {
@@ -121,7 +124,7 @@ impl<N: Inside> Session<N> {
             }
             Err(failure) => return self.give_up(&failure).await,
         };
-        match self.node.board().enter(site, self.dialled.is_some()) {
+        match self.node.board().enter(site, self.dialled.is_some(), self.round) {
             Entered::Stays { peer, queue, replaced } => {
                 if replaced {
                     self.node.disconnected(site);
@@ -195,7 +198,7 @@ impl<N: Inside> Session<N> {
     async fn welcome(&mut self) -> Result<Met, Failure> {
         let hello = match self.receive_first().await? {
             First::Hello(hello) => hello,
-            First::Exchange(first) => return Ok(Met::Relay { first }),
+            First::Guest(guest) => return Ok(Met::Guest(guest)),
         };
         match self.node.board().links_of() {
             LinksOf::This => {}
@@ -216,12 +219,13 @@ impl<N: Inside> Session<N> {
         Ok(Met::Site(hello.site))
     }
 
-    /// What whoever has dialled says first.
+    /// What whoever has dialled says first. A refusal is believed from a peer that was dialled, or whose Hello is in order:
+    /// anybody can dial.
     async fn receive_first(&mut self) -> Result<First, Failure> {
         let first = self.wire.receive(HELLO_BYTES_MAX, |frame| match frame {
             Frame::Hello(hello) => Ok(First::Hello(hello)),
-            Frame::Exchange(bytes) => Ok(First::Exchange(bytes.to_vec())),
-            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            Frame::Exchange(bytes) => Ok(First::Guest(Guest::Relay { hello: bytes.to_vec() })),
+            Frame::Node { key } => Ok(First::Guest(Guest::Node { key })),
             other => Err(Failure::Order(other.name())),
         });
         let first = first.await??;
@@ -314,12 +318,17 @@ impl<N: Inside> Session<N> {
                 self.complain(&format!("the other side refuses a link: {}", refused.text));
                 board.note_refusal(number, &refused.text);
                 if refused.reason == Reason::OldCopy {
-                    self.node.stop_counting(&refused.text);
+                    self.node.is_old_copy(&refused.text);
                 }
                 End::Refused
             }
             failure => {
                 self.complain(&format!("no link: {failure}"));
+                if let (Some(dialled), Failure::Broken(Broken::Closed | Broken::Torn | Broken::Io(_))) =
+                    (self.dialled, failure)
+                {
+                    board.cannot_be_asked(dialled);
+                }
                 board.note_trouble(number, &failure.to_string());
                 End::Failed
             }
@@ -342,9 +351,11 @@ impl<N: Inside> Session<N> {
         tracing::info!(%site, %address, dialled = dialled.is_some(), "a link is up");
         let Wire { stream, reader } = wire;
         let why = tokio::select! {
+            // First: what has come over a link that is closed is not heard any more.
+            biased;
+            why = queue.closed() => why,
             why = read(&node, site, peer, &stream, reader) => why,
             why = write(&stream, queue, |bytes| _ = peer.metrics.bytes_sent.inc_by(bytes as u64)) => why,
-            why = queue.closed() => why,
         };
         if peer.leave(queue, &why) {
             tracing::warn!(%site, %address, "a link is down: {why}");
@@ -413,7 +424,8 @@ async fn take_frames<N: Inside>(
             | Frame::Call { .. }
             | Frame::Called { .. }
             | Frame::Ask { .. }
-            | Frame::Told { .. }) => {
+            | Frame::Told { .. }
+            | Frame::Node { .. }) => {
                 return Err(format!("{} after the handshake", other.name()));
             }
         }

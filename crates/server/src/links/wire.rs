@@ -13,7 +13,7 @@ use super::{Frame, Inbox, frame::BadFrame, queue::Queue};
 /// A link over which nothing has come for so long, or over which nothing could be sent, is closed.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often each side says that it is there.
-const BEAT_EVERY: Duration = Duration::from_secs(1);
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// How much is read at once; then it is the other links' turn.
 const READ_BYTES: usize = 64 * 1024;
 /// How long a closing connection waits for the other side, so that it can read the last words.

@@ -22,15 +22,17 @@ pub enum CommandName {
     Inspect,
     /// Ask what became of an operation.
     Outcome,
+    /// Move rights from one site to another.
+    Move,
 }
 
 /// Their names, in the order of [`CommandName`].
-pub const COMMAND_NAMES: [&str; 6] = ["add", "get", "reset", "create", "inspect", "outcome"];
+pub const COMMAND_NAMES: [&str; 7] = ["add", "get", "reset", "create", "inspect", "outcome", "move"];
 
 impl CommandName {
     /// All of them, in their order.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Add, Self::Get, Self::Reset, Self::Create, Self::Inspect, Self::Outcome];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Add, Self::Get, Self::Reset, Self::Create, Self::Inspect, Self::Outcome, Self::Move];
 
     /// The name of an action.
     pub fn of(action: &Action<'_>) -> Self {
@@ -41,6 +43,7 @@ impl CommandName {
             Action::Create { .. } => Self::Create,
             Action::Inspect => Self::Inspect,
             Action::Outcome(_) => Self::Outcome,
+            Action::Move(_) => Self::Move,
         }
     }
 }

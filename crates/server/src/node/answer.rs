@@ -37,6 +37,8 @@ pub(super) enum Form {
     Rights,
     /// What became of an operation.
     Outcome,
+    /// How many rights have moved.
+    Moved,
     /// Written elsewhere.
     Bytes,
 }
@@ -59,7 +61,7 @@ pub(super) fn write_answer<'a>(
             let mut count = 0;
             for answer in answers {
                 match answer {
-                    Answer::Value(Some(_)) | Answer::Reset { existed: true } => count += 1,
+                    Answer::Value(Some(_)) | Answer::Reset { aside: Some(_) } => count += 1,
                     Answer::Refused(refusal) => return write_refusal(refusal, &mut reply),
                     _ => {}
                 }
@@ -90,6 +92,7 @@ fn write_one(form: Form, answer: &Answer, reply: &mut Reply<'_>, heard: Heard<'_
         (_, Answer::Inspected(Some(inspection))) => write_inspection(inspection, reply, heard),
         (_, Answer::Inspected(None)) => reply.null(),
         (_, Answer::Outcome(outcome)) => write_outcome(*outcome, reply),
+        (_, Answer::Moved(amount)) => reply.integer(i64::try_from(*amount).unwrap_or(i64::MAX)),
         (_, Answer::Visited(_) | Answer::Visits(_) | Answer::Estate(_) | Answer::Adopted(_)) => {
             reply.error(&"ERR edges hand over by HTTP");
         }
@@ -108,6 +111,8 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::Unsettled { .. } => "UNSETTLED",
         Refusal::JoinedLately { .. } | Refusal::Joining => "JOINING",
         Refusal::BoundedReset => "BOUNDED",
+        Refusal::NotBounded | Refusal::CannotMove(_) => "CANNOTMOVE",
+        Refusal::NotMovedYet { .. } => "NOTMOVED",
         Refusal::OnlyAtSites
         | Refusal::BadVisit(_)
         | Refusal::OtherServer { .. }
@@ -118,6 +123,9 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         Refusal::NotStored(_) => "NOTSTORED",
         Refusal::InDoubt(_) => "INDOUBT",
         Refusal::NotHere => "TRYAGAIN",
+        Refusal::Removed(_) => "REMOVED",
+        Refusal::OldCopy(_) => "OLDCOPY",
+        Refusal::SiteLeaves => "LEAVING",
         Refusal::Overflow | Refusal::BadDefinition(_) | Refusal::BadKey { .. } => "ERR",
     };
     reply.error(&format_args!("{code} {refusal}"));
@@ -307,8 +315,19 @@ mod tests {
         let text = refused(Refusal::Creating { missing: vec![SiteId::FIRST, SECOND] });
         assert!(text.starts_with("-CREATING ") && text.contains("sites 1, 2.1 have not answered"), "{text}");
         let elsewhere = vec![(SECOND, 30)];
-        let text = refused(Refusal::OutOfBounds { amount: -5, limit: 0, value: 33, available: 3, elsewhere });
-        assert!(text.starts_with("-OUTOFBOUNDS ") && text.contains("30 at site 2.1"), "{text}");
+        let in_all = Some(33);
+        let text = refused(Refusal::OutOfBounds {
+            amount: -5,
+            limit: 0,
+            value: 33,
+            available: 3,
+            elsewhere,
+            in_all,
+        });
+        let says = "this site holds 3 of the 33 units that can be subtracted; site 2.1 holds them";
+        assert!(text.starts_with("-OUTOFBOUNDS ") && text.contains(says), "{text}");
+        let text = refused(Refusal::NotMovedYet { site: SECOND, wait_ms: 9, connected: false });
+        assert!(text.starts_with("-NOTMOVED site 2.1 was asked "), "{text}");
         let text = refused(Refusal::Unsettled { max: 9, waiting_for: vec![SECOND] });
         assert!(text.starts_with("-UNSETTLED ") && text.contains("site 2.1"), "{text}");
         assert!(refused(Refusal::Reserved { by: SECOND }).starts_with("-RESERVED site 2.1 "));

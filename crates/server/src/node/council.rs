@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     http::sites::{ChangeWish, Progress, SiteTrouble},
-    links::{Board, Draining, Identity},
+    links::{Board, Draining, Halt, Identity},
     metrics::Metrics,
 };
 
@@ -277,8 +277,13 @@ impl Shared {
                 if state.council.config().sites.contains_key(&from) {
                     state.heard.insert(from, (notice.config().epoch, notice.agreed().to_vec()));
                 }
+                let own = state.council.site();
                 drop(state);
-                self.take_step(|council| council.receive(from, &notice))
+                let result = self.take_step(|council| council.receive(from, &notice));
+                if result.is_ok() && is_member(own, &notice) {
+                    self.board.confirmed_by(from);
+                }
+                result
             }
             Err(bad) => return self.board.fail(from, bad.to_string()),
         };
@@ -299,7 +304,7 @@ impl Shared {
             removal.map(|Removed { heir, epoch }| Refused::Removed { site, heir: *heir, epoch: *epoch })
         };
         if let Some(removal) = removal {
-            self.stop_counting(&removal.to_string());
+            self.stop_counting(Halt::Removed, &removal.to_string());
         }
     }
 
@@ -406,6 +411,16 @@ impl Shared {
             }
         }
     }
+}
+
+/// Is this site listed, and has whoever says so not agreed to its removal?
+fn is_member(own: SiteId, notice: &Notice) -> bool {
+    let removes = |proposal: &Proposal| match &proposal.change {
+        Change::Remove { sites, .. } => sites.contains(&own),
+        Change::Restore { old, .. } => *old == own,
+        _ => false,
+    };
+    notice.config().sites.contains_key(&own) && !notice.agreed().iter().any(removes)
 }
 
 pub(super) fn texts(sites: &BTreeSet<SiteId>) -> Vec<String> {

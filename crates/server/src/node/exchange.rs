@@ -16,11 +16,8 @@ impl Node {
         exchange: Exchange,
         leaf: bool,
     ) -> Result<Exchanged, ExchangeTrouble> {
+        self.check_home(&exchange)?;
         let (ours, shards) = (self.shared.board().cluster(), self.shared.shards);
-        if let Some(theirs) = exchange.home().filter(|theirs| ours.is_other(theirs)) {
-            let (theirs, ours) = (theirs.beside(&ours), ours.beside(&theirs));
-            return Err(ExchangeTrouble::OtherCluster { theirs, ours });
-        }
         let Exchange { mut visits, .. } = exchange;
         if let Some(why) = self.shared.board().stopped().filter(|_| !visits.is_empty()) {
             return Err(ExchangeTrouble::NotNow(format!("{why}; nothing was handed over")));
@@ -56,6 +53,34 @@ impl Node {
         Ok(Exchanged::new(ours, self.shared.server(), answers))
     }
 
+    /// Does whoever says this belong to the same cluster, as far as it knows?
+    fn check_home(&self, exchange: &Exchange) -> Result<(), ExchangeTrouble> {
+        let ours = self.shared.board().cluster();
+        match exchange.home().filter(|theirs| ours.is_other(theirs)) {
+            None => Ok(()),
+            Some(theirs) => {
+                let (theirs, ours) = (theirs.beside(&ours), ours.beside(&theirs));
+                Err(ExchangeTrouble::OtherCluster { theirs, ours })
+            }
+        }
+    }
+
+    /// Tells a relay that introduces itself who is here.
+    pub(super) fn welcome_relay(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        let hello: Exchange = exchange::decode(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
+        self.check_home(&hello).map_err(|trouble| trouble.to_string())?;
+        if !hello.visits.is_empty() {
+            return Err("a relay hands over before it has said who it is; nothing was done".to_owned());
+        }
+        Ok(self.introduction())
+    }
+
+    /// Who is here, for relays and other nodes of this site.
+    pub(super) fn introduction(&self) -> Vec<u8> {
+        let ours = self.shared.board().cluster();
+        exchange::encode(&Exchanged::new(ours, self.shared.server(), Vec::new()))
+    }
+
     /// The same, of bytes that a relay has sent, and in bytes.
     pub(super) async fn answer_relay(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let exchange: Exchange = exchange::decode(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
@@ -82,7 +107,7 @@ impl Node {
             );
         }
         if let Some(why) = self.shared.why_not_counting() {
-            return Ok(exchange::encode(&Taken::Refused(why.to_owned())));
+            return Ok(exchange::encode(&Taken::Refused(why.to_string())));
         }
         let here = || async {
             let (worker, estate) = (self.shared.owner(shard), Box::new(left.estate.clone()));

@@ -29,10 +29,12 @@ pub(super) struct Client {
 }
 
 /// How a worker is doing.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Note {
     pub(super) commands: u64,
     pub(super) host: HostStats,
+    /// Why its store refuses commits, if it does.
+    pub(super) refusing: Option<String>,
 }
 
 impl Shared {
@@ -82,15 +84,17 @@ impl Shared {
     }
 
     /// A worker says how it is doing.
-    pub(super) fn note(&self, worker: usize, commands: u64, host: HostStats) {
-        self.notes.lock().unwrap_or_else(PoisonError::into_inner)[worker] = Note { commands, host };
+    pub(super) fn note(&self, worker: usize, note: Note) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)[worker] = note;
     }
 
     /// All workers together.
     pub(super) fn summary(&self) -> Note {
         let mut all = Note::default();
-        for Note { commands, host } in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for note in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let Note { commands, host, refusing } = note;
             all.commands += commands;
+            all.refusing = all.refusing.or_else(|| refusing.clone());
             all.host.live += host.live;
             all.host.resident += host.resident;
             all.host.resident_bytes += host.resident_bytes;
@@ -108,7 +112,7 @@ impl Shared {
     }
 
     fn write_section(&self, section: &str, mode: Mode, text: &mut String) -> std::fmt::Result {
-        let Note { commands, host } = self.summary();
+        let Note { commands, host, .. } = self.summary();
         match section {
             "server" => {
                 let seconds = self.started.elapsed().as_secs();

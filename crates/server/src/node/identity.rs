@@ -441,6 +441,11 @@ impl Plan {
         Ok(Self { table, stored, old, new, shards, council })
     }
 
+    /// The name of the cluster.
+    pub(super) fn cluster(&self) -> &str {
+        self.stored.cluster.as_deref().unwrap_or(CLUSTER_DEFAULT)
+    }
+
     /// Did an interrupted restore come so far that the folder has its new id?
     pub(super) fn is_renamed(&self) -> bool {
         self.old == self.new

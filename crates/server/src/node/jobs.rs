@@ -94,7 +94,7 @@ impl Job {
             Self::Count(scope) => {
                 let count = match scope {
                     Scope::Site => node.size().await,
-                    Scope::Node => node.count_here().await,
+                    Scope::Node => node.count_here().await.iter().map(|(_, count)| count).sum(),
                 };
                 let count = i64::try_from(count).unwrap_or(i64::MAX);
                 Reply::new(&mut out, protocol).integer(count);

@@ -2,11 +2,12 @@
 
 use std::{cell::RefCell, collections::BTreeMap, mem, rc::Rc, sync::Arc, time::Duration};
 
-use quipu_engine::{OwnedCommand, Refusal, Released, Reply, Ticket};
+use quipu_engine::{OwnedCommand, Refusal, Released, Reply};
 use quipu_storage::{Fenced, ShardId};
 use tokio::sync::oneshot;
 
 use super::{
+    deferred::Late,
     mail::{Group, Return},
     siblings::{Passed, own_wait},
     worker::Worker,
@@ -21,26 +22,32 @@ const COMMANDS_MAX: usize = 4096;
 pub(super) struct Lanes {
     lanes: BTreeMap<ShardId, Lane>,
     /// Those that may wait for other sites go by themselves, so that nobody waits for them.
-    slow: Vec<(ShardId, Ticket, OwnedCommand)>,
+    slow: Vec<(ShardId, Late)>,
 }
 
 #[derive(Debug, Default)]
 struct Lane {
     is_busy: bool,
-    waiting: Vec<(Ticket, OwnedCommand)>,
+    waiting: Vec<Late>,
 }
 
 impl Lanes {
-    pub(super) fn push(&mut self, shard: ShardId, ticket: Ticket, command: OwnedCommand) {
-        if own_wait(command.get()) > Duration::ZERO {
-            self.slow.push((shard, ticket, command));
+    pub(super) fn push(&mut self, shard: ShardId, late: Late) {
+        if own_wait(late.command.get()) > Duration::ZERO {
+            self.slow.push((shard, late));
         } else {
-            self.lanes.entry(shard).or_default().waiting.push((ticket, command));
+            self.lanes.entry(shard).or_default().waiting.push(late);
         }
     }
 
+    /// Commands that have come before then and were not sent: they wait no longer.
+    pub(super) fn give_up(&mut self, before_ms: u64) -> Vec<Late> {
+        let lanes = self.lanes.values_mut();
+        lanes.flat_map(|lane| lane.waiting.extract_if(.., |late| late.since_ms <= before_ms)).collect()
+    }
+
     /// The next groups that can go.
-    fn next(&mut self) -> Vec<(ShardId, Vec<(Ticket, OwnedCommand)>)> {
+    fn next(&mut self) -> Vec<(ShardId, Vec<Late>)> {
         let mut groups = Vec::new();
         for (shard, lane) in &mut self.lanes {
             if !lane.is_busy && !lane.waiting.is_empty() {
@@ -77,9 +84,8 @@ impl Worker {
         for (shard, commands) in self.lanes.next() {
             self.shared.pass_commands(Arc::clone(siblings), self.index, shard, commands, true);
         }
-        for (shard, ticket, command) in self.lanes.slow.drain(..) {
-            let commands = vec![(ticket, command)];
-            self.shared.pass_commands(Arc::clone(siblings), self.index, shard, commands, false);
+        for (shard, late) in self.lanes.slow.drain(..) {
+            self.shared.pass_commands(Arc::clone(siblings), self.index, shard, vec![late], false);
         }
     }
 
@@ -98,12 +104,12 @@ impl Worker {
     }
 
     /// A command that has waited here for a shard which another node has by now follows it there.
-    pub(super) fn send_after(&mut self, shard: ShardId, ticket: Ticket, command: OwnedCommand) {
-        if self.is_of_a_group(ticket) {
+    pub(super) fn send_after(&mut self, shard: ShardId, late: Late) {
+        if self.is_of_a_group(late.ticket) {
             // Whoever has passed it on knows where to: nothing makes a second hop.
-            self.released.replies.push((ticket, Reply::Refused(Refusal::NotHere)));
+            self.released.replies.push((late.ticket, Reply::Refused(Refusal::NotHere)));
         } else {
-            self.lanes.push(shard, ticket, command);
+            self.lanes.push(shard, late);
         }
     }
 

@@ -8,14 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::{Action, BadMessage, Envelope, Membership, Message, Refusal, SiteId, Unfinished, call};
+use quipu_engine::{
+    Action, BadMessage, Envelope, Membership, Message, Moment, Refusal, SiteId, Unfinished, call,
+};
 use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{Front, Node, ServeError, Shared, mail::Mail, system, worker::Worker};
+use super::{Front, Node, ServeError, Shared, essential::essential, mail::Mail, system, worker::Worker};
 use crate::{
     http::Counters as _,
-    links::{self, Board, Draining, Frame, Inside, Seen},
+    links::{self, Board, Draining, Frame, Halt, Inside, NODE_KEY_BYTES, Seen},
 };
 
 /// A shard that wants to be asked what is to be sent is asked again after so many milliseconds at the earliest.
@@ -62,34 +64,28 @@ impl Shared {
         &self.board
     }
 
-    /// This site runs from an old copy of its folder: what it counted now would lose against what its peers have under the
-    /// same numbers. It goes on answering reads, and talks to nobody.
-    pub(super) fn stop_counting(&self, why: &str) {
-        if self.board.stop(why) {
+    /// This site was removed, or runs from an old copy of its folder: what it counted now would lose against what its peers
+    /// have under the same numbers. It goes on answering reads, and talks to nobody.
+    pub(super) fn stop_counting(&self, halt: Halt, why: &str) {
+        if self.board.stop(halt, why) {
             tracing::error!("nothing is counted any more: {why}");
         }
     }
 
     /// Why this site must not count, if that is so.
-    pub(super) fn why_not_counting(&self) -> Option<&str> {
-        match self.board.stopped() {
-            Some(why) => Some(why),
-            None if self.council.leaving.takes_no_writes() => Some(
-                "this site is about to leave the cluster (`quipu site stay` takes that back); use another one",
-            ),
-            None => None,
-        }
+    pub(super) fn why_not_counting(&self) -> Option<Refusal> {
+        let leaves = self.council.leaving.takes_no_writes();
+        self.board.refusal().or_else(|| leaves.then_some(Refusal::SiteLeaves))
+    }
+
+    /// Must this site ask its peers whether it is still a member, before it counts?
+    pub(super) fn must_ask(&self) -> bool {
+        self.board.must_ask(|| self.moment(Instant::now()))
     }
 
     /// Why a command is not done, if it would count and this site must not.
     pub(super) fn forbids(&self, action: &Action<'_>) -> Option<Refusal> {
-        let why = self.why_not_counting()?;
-        match action {
-            Action::Get | Action::Inspect | Action::Outcome(_) => None,
-            Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } => {
-                Some(Refusal::NotStored(format!("{why}; nothing was counted")))
-            }
-        }
+        if counts(action) { self.why_not_counting() } else { None }
     }
 
     /// What `INFO` says of the other sites.
@@ -134,6 +130,9 @@ impl Shared {
             None if self.council.leaving.takes_no_writes() => {
                 write!(text, "counting:no,the site is leaving\r\n")
             }
+            None if self.must_ask() => {
+                write!(text, "counting:soon,the site was silent and asks its peers\r\n")
+            }
             None => write!(text, "counting:yes\r\n"),
         }
     }
@@ -145,9 +144,21 @@ impl Shared {
     }
 }
 
+/// Does this change anything?
+pub(super) fn counts(action: &Action<'_>) -> bool {
+    match action {
+        Action::Get | Action::Inspect | Action::Outcome(_) => false,
+        Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } | Action::Move(_) => true,
+    }
+}
+
 impl Inside for Node {
     fn board(&self) -> &Board {
         self.shared.board()
+    }
+
+    fn moment(&self) -> Moment {
+        self.shared.moment(Instant::now())
     }
 
     async fn positions(&self, of: SiteId) -> Option<Vec<u64>> {
@@ -208,6 +219,14 @@ impl Inside for Node {
         self.shared.hear_notice(from, message);
     }
 
+    fn meet_relay(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+        self.welcome_relay(bytes)
+    }
+
+    fn meet_node(&self, key: &[u8; NODE_KEY_BYTES]) -> Result<Vec<u8>, String> {
+        self.welcome_node(key)
+    }
+
     async fn exchange(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         self.answer_relay(bytes).await
     }
@@ -233,8 +252,8 @@ impl Inside for Node {
         self.shared.hear_draining(from, draining);
     }
 
-    fn stop_counting(&self, why: &str) {
-        self.shared.stop_counting(why);
+    fn is_old_copy(&self, why: &str) {
+        self.shared.stop_counting(Halt::OldCopy, why);
     }
 }
 
@@ -257,7 +276,7 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
         // A name that is being looked up is not waited for.
         runtime.shutdown_background();
     };
-    let thread = std::thread::Builder::new().name("links".to_owned()).spawn(work);
+    let thread = essential("links", work);
     Ok(Front { stop, thread: thread.map_err(system("starting the links"))? })
 }
 
@@ -288,7 +307,12 @@ impl Worker {
             LinkMail::Message { from, shard, message, room } => {
                 self.tell_standing();
                 if let Err(bad) = self.host.receive(shard, from, *message, self.moment) {
-                    let is_old_copy = matches!(bad, BadMessage::OldCopy { .. });
+                    let own = self.shared.board().identity().site;
+                    let is_old_copy = match &bad {
+                        BadMessage::OldCopy { .. } => true,
+                        BadMessage::Branched { of, .. } => *of == own,
+                        _ => false,
+                    };
                     self.shared.fail_link(from, bad.to_string(), is_old_copy);
                 }
                 drop(room);

@@ -73,8 +73,8 @@ pub(super) enum Mail {
     List { request: ListShard, answer: oneshot::Sender<Result<Listing, Refusal>> },
     /// Deletes a page of a shard's counters.
     Clear { request: ListShard, answer: oneshot::Sender<Result<Cleared, Refusal>> },
-    /// How many counters exist.
-    Count { answer: oneshot::Sender<u64> },
+    /// How many counters exist, by shard.
+    Count { answer: oneshot::Sender<Vec<(ShardId, u64)>> },
     /// Tell every change of a counter.
     Watch { key: Box<[u8]>, values: watch::Sender<Option<i64>> },
     /// What has come over a link, or of one.
@@ -111,6 +111,11 @@ impl Mail {
 }
 
 impl Mail {
+    /// Is something counted here that whoever asks forgets then?
+    pub(super) fn counts(&self) -> bool {
+        matches!(self, Self::Visit { .. } | Self::Adopt { .. })
+    }
+
     /// Refuses a question about what a shard holds.
     pub(super) fn refuse(self, why: String) {
         // Whoever has asked may have gone.

@@ -6,6 +6,7 @@ mod answer;
 mod connection;
 mod council;
 mod deferred;
+pub(crate) mod essential;
 mod exchange;
 mod facts;
 mod files;
@@ -59,6 +60,7 @@ use tokio::sync::{oneshot, watch};
 
 use self::{
     council::Sitting,
+    essential::essential,
     facts::{Client, Note},
     identity::Folder,
     jobs::{Cursors, Job, Rendered},
@@ -103,6 +105,14 @@ pub enum ServeError {
     #[error("{place}: {why}")]
     Storage {
         /// The folder, or the database.
+        place: String,
+        /// What is wrong.
+        why: StorageError,
+    },
+    /// Something of the data folder is gone or damaged.
+    #[error("{why}; `quipu repair --data {place}` says what would be lost")]
+    Damaged {
+        /// The folder.
         place: String,
         /// What is wrong.
         why: StorageError,
@@ -331,13 +341,13 @@ impl Node {
         Ok(shards)
     }
 
-    /// How many counters are in the shards that are here.
-    async fn count_here(&self) -> u64 {
-        let mut count = 0;
+    /// How many counters are in each shard that is here.
+    async fn count_here(&self) -> Vec<(ShardId, u64)> {
+        let mut counts = Vec::new();
         for worker in 0..self.shared.workers() {
-            count += self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or(0);
+            counts.extend(self.ask(worker, |answer| Mail::Count { answer }).await.unwrap_or_default());
         }
-        count
+        counts
     }
 
     /// Tells the changes of a counter that may be at any node, and elsewhere in a moment.
@@ -410,7 +420,7 @@ impl Counters for Node {
     }
 
     async fn size(&self) -> u64 {
-        self.count_here().await + self.count_elsewhere().await
+        self.count_everywhere().await
     }
 
     fn watch(&self, key: &[u8]) -> watch::Receiver<Option<i64>> {
@@ -430,9 +440,11 @@ impl Counters for Node {
         if let Some(trouble) = self.shared.siblings.as_ref().and_then(|siblings| siblings.trouble()) {
             return Err(trouble);
         }
-        match self.shared.summary().host.shards_unavailable {
-            0 => Ok(()),
-            shards => Err(format!("{shards} shards cannot store anything at the moment")),
+        let summary = self.shared.summary();
+        match (summary.host.shards_unavailable, summary.refusing) {
+            (0, None) => Ok(()),
+            (0, Some(why)) => Err(format!("nothing can be stored at the moment: {why}")),
+            (shards, _) => Err(format!("{shards} shards cannot store anything at the moment")),
         }
     }
 
@@ -525,6 +537,9 @@ impl Server {
             |listener: &Option<TcpListener>| listener.as_ref().and_then(|it| it.local_addr().ok());
         let link = config.link.filter(|_| links_wanted);
         let link = link.map(|address| listen("--link", address)).transpose()?;
+        if let Some(address) = address_of(&link).filter(|address| !address.ip().is_loopback()) {
+            tracing::warn!(%address, "links ask for no password; keep --link to a network of your own");
+        }
         let (resp_address, http_address) = (address_of(&resp), address_of(&http));
         let cluster_address = address_of(&resp_cluster);
         let place = match (backend.registry(), address_of(&link)) {
@@ -586,6 +601,10 @@ impl Server {
         }
         let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();
+        if links_wanted && shared.siblings.is_none() && shared.relay.is_none() {
+            // Before anybody is served.
+            shared.board.begin(shared.moment(Instant::now()));
+        }
         let node = Node { shared };
         let limits = HttpLimits::for_connections(places.http, config.tcp_keepalive);
         let front = start_front(runtime, node.clone(), http, limits)?;
@@ -638,6 +657,7 @@ impl Server {
             window: window(config),
             memory_bytes: usize::try_from(config.memory_bytes).unwrap_or(usize::MAX)
                 / usize::from(shared.shards.count()),
+            run: Some(random()),
             seed: random(),
             edge_ttl_s: config.edge_ttl.as_secs(),
             transient: shared.relay.as_ref().map(|relay| shared.transient(relay.name, config)),
@@ -668,9 +688,17 @@ impl Server {
                 if failed {
                     return Ok(());
                 }
-                Worker::new(index, shared, poll, listeners, host, metrics)?.run()
+                let stopping = Arc::clone(&shared);
+                let ran = Worker::new(index, shared, poll, listeners, host, metrics).and_then(Worker::run);
+                if let Err(error) = &ran
+                    && !stopping.is_stopping()
+                {
+                    // Its shards are nobody's, and its clients would wait for ever.
+                    panic!("a worker cannot go on: {error}");
+                }
+                ran
             };
-            let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(work);
+            let thread = essential(&format!("worker-{index}"), work);
             self.workers.push(thread.map_err(system("starting a worker"))?);
         }
         drop(opened);
@@ -772,6 +800,6 @@ fn start_front(
         });
         runtime.shutdown_timeout(Duration::from_millis(500));
     };
-    let thread = std::thread::Builder::new().name("front".to_owned()).spawn(work);
+    let thread = essential("front", work);
     Ok(Front { stop, thread: thread.map_err(system("starting the front ends"))? })
 }

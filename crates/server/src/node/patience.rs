@@ -8,6 +8,8 @@ use super::{deferred::Late, worker::Worker};
 
 /// How often a worker looks who has waited long enough.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How often a store that refuses commits is tried.
+const TRY_EVERY: Duration = Duration::from_secs(1);
 
 impl Worker {
     /// What has waited until its shard can take it is the next batch.
@@ -16,7 +18,9 @@ impl Worker {
             self.gathering.look(self.present(), self.now);
         }
         let gathers = self.gathering.is_on();
-        for mail in self.deferred.take_mail(|shard| !gathers && !self.host.is_committing(shard)) {
+        let must_ask = self.must_ask;
+        for mail in self.deferred.take_mail(|shard| !gathers && !must_ask && !self.host.is_committing(shard))
+        {
             self.open(mail);
             self.commit_large();
         }
@@ -24,13 +28,19 @@ impl Worker {
             self.open(ask);
         }
         self.deferred.forget_taken(|shard| !self.host.is_undecided(shard));
-        let must_wait = gathers || self.host.is_store_away();
+        let must_wait = gathers || must_ask || self.host.is_store_away();
         for (shard, late) in self.deferred.take(|shard| !must_wait && !self.host.is_undecided(shard)) {
-            for Late { ticket, command, .. } in late {
+            for late in late {
                 if self.shared.is_elsewhere(shard) {
-                    self.send_after(shard, ticket, command);
+                    self.send_after(shard, late);
+                    continue;
+                }
+                let Late { ticket, command, .. } = late;
+                if let Some(refusal) = self.shared.forbids(&command.get().action) {
+                    // It was not so when the command came.
+                    self.released.replies.push((ticket, Answer::Refused(refusal)));
                 } else {
-                    // Its worker is this one, and whether it is allowed was seen before.
+                    // Its worker is this one.
                     self.host.submit(shard, ticket, command.get(), self.moment);
                 }
             }
@@ -48,6 +58,11 @@ impl Worker {
             let refusal = withdrawn(&command.get(), after_ms, self.host.is_undecided(shard));
             self.released.replies.push((ticket, Answer::Refused(refusal)));
         }
+        for Late { ticket, command, .. } in self.lanes.give_up(before_ms) {
+            // One that was passed on before it may have the same id.
+            let refusal = withdrawn(&command.get(), after_ms, true);
+            self.released.replies.push((ticket, Answer::Refused(refusal)));
+        }
         for ask in self.deferred.give_up_asks(before_ms) {
             ask.refuse(format!("the store has not answered for {after_ms} ms. Try again"));
         }
@@ -55,6 +70,15 @@ impl Worker {
         let overdue = Overdue { after_ms, early: &early };
         self.host.lose_patience(overdue, self.moment, &mut self.released);
         self.pass_on_released();
+    }
+
+    /// A store that refuses commits, because the disk is full, for example, is tried again also if nobody counts: whoever
+    /// looks at `/health/ready` may wait for that.
+    pub(super) fn try_store_again(&mut self) {
+        if self.host.refusing().is_some() && self.now.duration_since(self.tried) >= TRY_EVERY {
+            self.tried = self.now;
+            self.host.probe();
+        }
     }
 
     /// Says when the store goes away and comes back; one worker speaks for all.

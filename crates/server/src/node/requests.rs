@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_engine::{Action, Add, Beyond, Command, Limits};
+use quipu_engine::{Action, Add, Beyond, Command, Limits, Move, Spread};
 
 use crate::CREATE_WAIT_MS;
 
@@ -14,7 +14,7 @@ use super::{
     waiting::{Address, Part, Queue, Rest, Shape},
     worker::Worker,
 };
-use crate::resp::{Excess, Mode, Protocol, Queued, Reply, Request};
+use crate::resp::{Excess, Mode, Protocol, Queued, Reply, Request, SpreadWord, read_shares};
 
 /// How a command has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +23,16 @@ enum Manner {
     Alone,
     /// With others: what waited would leave them.
     InTransaction,
+}
+
+impl Manner {
+    /// How long a command waits for other sites that does not say it.
+    fn wait_ms(self) -> u64 {
+        match self {
+            Self::Alone => CREATE_WAIT_MS,
+            Self::InTransaction => 0,
+        }
+    }
 }
 
 /// A client's requests on their way to the shards.
@@ -44,7 +54,9 @@ impl Submit<'_> {
             Shape { form, parts: 1 } if form != Form::GetAll => self.queue.expect_one(form, self.protocol),
             shape => self.queue.expect_many(vec![shape], false, self.protocol),
         };
-        let waits = request.waits_by().is_some() || matches!(request, Request::Create { wait_ms: None, .. });
+        let may_wait =
+            matches!(request, Request::Create { wait_ms: None, .. } | Request::Move { wait_said: false, .. });
+        let waits = request.waits_by().is_some() || may_wait;
         if waits {
             self.queue.hold_for(sequence);
         }
@@ -87,8 +99,10 @@ impl Submit<'_> {
         let index = self.index;
         let ticket = |part: usize| Address::Connection { index, sequence, part: first + part }.ticket();
         let mut run = |part: usize, key: &[u8], action: Action<'_>| {
-            let is_write =
-                matches!(action, Action::Add { .. } | Action::Reset { .. } | Action::Create { .. });
+            let is_write = matches!(
+                action,
+                Action::Add { .. } | Action::Reset { .. } | Action::Create { .. } | Action::Move(_)
+            );
             let shard = self.worker.submit(ticket(part), Command { key, action });
             if is_write {
                 self.writes.note(shard);
@@ -116,13 +130,23 @@ impl Submit<'_> {
                 keys.iter().enumerate().for_each(|(part, key)| run(part, key, reset));
             }
             Request::Set { key, value } => run(0, key, Action::Reset { to: Some(value) }),
-            Request::Create { key, minimum, maximum, value, wait_ms } => {
+            Request::Create { key, minimum, maximum, value, spread, wait_ms } => {
                 let limits = Limits { minimum, maximum, initial: value };
-                let wait_ms = wait_ms.unwrap_or(match manner {
-                    Manner::Alone => CREATE_WAIT_MS,
-                    Manner::InTransaction => 0,
-                });
-                run(0, key, Action::Create { limits, wait_ms });
+                let wait_ms = wait_ms.unwrap_or(manner.wait_ms());
+                let shares;
+                let spread = match spread {
+                    SpreadWord::Creator => Spread::Creator,
+                    SpreadWord::Even => Spread::Even,
+                    SpreadWord::Shares(text) => {
+                        shares = read_shares(text).unwrap_or_default();
+                        Spread::Shares(&shares)
+                    }
+                };
+                run(0, key, Action::Create { limits, spread, wait_ms });
+            }
+            Request::Move { key, rights, wait_said } => {
+                let wait_ms = if wait_said { rights.wait_ms } else { manner.wait_ms() };
+                run(0, key, Action::Move(Move { wait_ms, ..rights }));
             }
             Request::Inspect { key } | Request::Rights { key } => run(0, key, Action::Inspect),
             Request::Outcome { key, operation } => run(0, key, Action::Outcome(operation)),
@@ -165,6 +189,7 @@ fn shape(request: &Request<'_>) -> Shape {
         Request::Get { .. } => one(Form::Get),
         Request::Type { .. } => one(Form::Type),
         Request::Set { .. } | Request::Create { .. } => one(Form::Done),
+        Request::Move { .. } => one(Form::Moved),
         Request::Inspect { .. } => one(Form::Inspect),
         Request::Rights { .. } => one(Form::Rights),
         Request::Outcome { .. } => one(Form::Outcome),

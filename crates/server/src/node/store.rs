@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use quipu_storage::{
-    Log, Registry, Table,
+    Log, Registry, StorageError, Table,
     embedded::{Embedded, LogConfig},
 };
 use quipu_storage_cassandra::{Cassandra, Options};
@@ -34,7 +34,10 @@ impl Backend {
         }
         let workers = u16::try_from(config.workers).unwrap_or(u16::MAX);
         let log_config = LogConfig { workers, ..LogConfig::default() };
-        let failed = |why| ServeError::Storage { place: config.place(), why };
+        let failed = |why: StorageError| match why.is_damage() {
+            true => ServeError::Damaged { place: config.place(), why },
+            false => ServeError::Storage { place: config.place(), why },
+        };
         Ok(Self::Folder(Embedded::open(&config.data, log_config).map_err(failed)?))
     }
 

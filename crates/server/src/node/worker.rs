@@ -24,9 +24,11 @@ use super::{
     acks::{Asked, LOOK_EVERY, Written},
     connection::{Connection, Received, State},
     deferred::{Deferred, Late},
+    facts::Note,
     gathering::Gathering,
     jobs::{Job, Rendered},
     lanes::Lanes,
+    links::counts,
     mail::{Cleared, Clearing, ListShard, Mail, Return},
     patience,
     relay::Leaving,
@@ -97,6 +99,8 @@ pub(super) struct Worker {
     pub(super) gathering: Gathering,
     /// When somebody last looked who has waited long enough for the store.
     looked: Instant,
+    /// When a store that refuses commits was last tried again.
+    pub(super) tried: Instant,
     /// Whether the store was away then.
     pub(super) was_away: bool,
     watches: BTreeMap<Box<[u8]>, Vec<watch::Sender<Option<i64>>>>,
@@ -110,6 +114,8 @@ pub(super) struct Worker {
     pub(super) now: Instant,
     /// The same, for the shards.
     pub(super) moment: Moment,
+    /// This site was silent, and must ask its peers whether it is still a member, before it counts.
+    pub(super) must_ask: bool,
     reported_at: Instant,
     maintained: Instant,
     flushed: Instant,
@@ -153,6 +159,7 @@ impl Worker {
             deferred: Deferred::default(),
             gathering: Gathering::default(),
             looked: now,
+            tried: now,
             was_away: false,
             watches: BTreeMap::new(),
             released: Released::default(),
@@ -162,6 +169,7 @@ impl Worker {
             buffer: vec![0; READ_BYTES].into_boxed_slice(),
             now,
             moment,
+            must_ask: false,
             reported_at: now,
             maintained: now,
             flushed: now,
@@ -194,6 +202,7 @@ impl Worker {
             }
             self.now = Instant::now();
             self.moment = self.shared.moment(self.now);
+            self.notice_silence();
             if self.collect(false) {
                 // Some shards are between two batches.
                 self.maintain();
@@ -206,9 +215,11 @@ impl Worker {
             if self.now.duration_since(self.looked) >= patience::LOOK_EVERY {
                 self.looked = self.now;
                 self.lose_patience();
+                self.try_store_again();
             }
             self.accept_late();
             self.shared.mailbox(self.index).take(&mut mail);
+            self.notice_silence();
             for letter in mail.drain(..) {
                 stopping |= matches!(letter, Mail::Stop);
                 self.open(letter);
@@ -223,6 +234,11 @@ impl Worker {
             self.send_to_peers();
         }
         self.stop()
+    }
+
+    /// Looks at the clock whenever something has come: it may have come while this process did not run.
+    fn notice_silence(&mut self) {
+        self.must_ask = self.shared.must_ask();
     }
 
     fn idle(&self) -> Duration {
@@ -293,8 +309,9 @@ impl Worker {
     }
 
     pub(super) fn open(&mut self, mail: Mail) {
+        let must_ask = self.must_ask && mail.counts();
         if let Some(shard) =
-            mail.shard().filter(|shard| self.gathering.is_on() || self.host.is_committing(*shard))
+            mail.shard().filter(|shard| must_ask || self.gathering.is_on() || self.host.is_committing(*shard))
         {
             return self.deferred.push_mail(shard, mail);
         }
@@ -324,6 +341,13 @@ impl Worker {
             Mail::Call { command, answer } => {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
+            }
+            Mail::Visit { answer, .. } | Mail::Adopt { answer, .. }
+                if self.shared.board().stopped().is_some() =>
+            {
+                let refusal = self.shared.board().refusal().unwrap_or(Refusal::NotHere);
+                // Whoever asked may have gone.
+                let _ = answer.send(Answer::Refused(refusal));
             }
             Mail::Visit { shard, visit, leaf, answer } => {
                 let guest = self.guest(Return::Caller(answer));
@@ -459,6 +483,7 @@ impl Worker {
             Received::All(0) => {}
             received @ (Received::Some(bytes) | Received::All(bytes)) => {
                 connection.heard_ms.store(self.moment.elapsed_ms, Ordering::Relaxed);
+                self.notice_silence();
                 self.take_bytes(index, connection, &buffer[..bytes]);
                 if connection.has_ended {
                     connection.queue.end_wait();
@@ -552,7 +577,8 @@ impl Worker {
         }
         if self.shared.is_elsewhere(shard) {
             let ticket = named(ticket, CommandName::of(&command.action));
-            self.lanes.push(shard, ticket, OwnedCommand::new(command));
+            let (since_ms, command) = (self.moment.elapsed_ms, OwnedCommand::new(command));
+            self.lanes.push(shard, Late { since_ms, ticket, command });
             return shard;
         }
         let owner = self.shared.owner(shard);
@@ -576,6 +602,7 @@ impl Worker {
         if let Some(refusal) = self.shared.forbids(&command.action) {
             self.released.replies.push((ticket, Answer::Refused(refusal)));
         } else if self.gathering.is_on()
+            || (self.must_ask && counts(&command.action))
             || self.deferred.has_commands(shard)
             || self.host.must_wait(shard, &command)
         {
@@ -767,6 +794,20 @@ impl Worker {
         shared.shards.all().filter(move |shard| shared.owner(*shard) == index)
     }
 
+    /// How many counters are in each shard. One that may be another node's by now is left to that one.
+    fn count_counters(&mut self) -> Vec<(ShardId, u64)> {
+        self.tell_standing();
+        let mut counts = Vec::new();
+        for shard in self.mine() {
+            if self.shared.siblings.is_some() && !self.host.may_speak(shard) {
+                self.host.ask_fence(shard);
+                continue;
+            }
+            counts.extend(self.host.live_in(shard).map(|count| (shard, count)));
+        }
+        counts
+    }
+
     /// From the next batch on the relay takes nothing any more.
     fn stop_relay(&mut self) {
         for shard in self.mine() {
@@ -797,7 +838,7 @@ impl Worker {
                 let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
                 let _ = answer.send(listing.map_err(not_listed));
             }
-            Mail::Count { answer } => drop(answer.send(self.host.live())),
+            Mail::Count { answer } => drop(answer.send(self.count_counters())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
             Mail::Audit { answer } => drop(answer.send(self.host.audit())),
             Mail::Acks(ask) => self.acks.push(ask, &self.host),
@@ -843,7 +884,8 @@ impl Worker {
             tracing::warn!(%error, "the table could not be brought up to date; the log keeps what it lacks");
         }
         let stats = self.host.stats();
-        self.shared.note(self.index, self.commands, stats);
+        let refusing = self.host.refusing().map(str::to_owned);
+        self.shared.note(self.index, Note { commands: self.commands, host: stats, refusing });
         let (metrics, before) = (&self.metrics, mem::replace(&mut self.reported, stats));
         metrics.report(&mut self.tally);
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);

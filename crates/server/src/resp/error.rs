@@ -178,6 +178,9 @@ pub enum RequestError {
         /// Its length.
         bytes: usize,
     },
+    /// The shares of `SPREAD`, or a site of `COUNTER.MOVE`, cannot be read.
+    #[error("ERR {0}; nothing was done")]
+    BadSites(String),
     /// Bounds that no value fits between, or a first value outside of them.
     #[error("ERR {value} does not lie from {lower} to {upper}; nothing was done. Correct {what}")]
     OutOfBounds {

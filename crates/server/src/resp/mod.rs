@@ -67,7 +67,7 @@ pub use facts::{ClientFacts, DEFAULT_USER, Identity, ServerFacts, Setting};
 pub use limits::*;
 pub use quipu_engine::OperationId;
 pub use reply::{Protocol, Reply};
-pub use request::{Excess, Keys, Request};
+pub use request::{Excess, Keys, Request, SpreadWord, read_shares};
 pub use session::{Session, Step};
 pub use transaction::{OwnedRequest, Queued};
 pub use wire::{Parsed, Parser, Peer};

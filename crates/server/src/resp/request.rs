@@ -1,6 +1,6 @@
 //! What a client asks of the counters, once its command has been understood.
 
-use quipu_engine::OperationId;
+use quipu_engine::{Move, OperationId, SiteId};
 
 use super::{Arguments, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, PATTERN_BYTES_MAX, RequestError};
 
@@ -98,8 +98,19 @@ pub enum Request<'a> {
         maximum: Option<i64>,
         /// The value to begin with, within both.
         value: i64,
+        /// Who holds the rights in the beginning.
+        spread: SpreadWord<'a>,
         /// How long to wait until all sites have it, in milliseconds, if that was said.
         wait_ms: Option<u64>,
+    },
+    /// `COUNTER.MOVE`. Reply: how many rights have moved.
+    Move {
+        /// The counter.
+        key: &'a [u8],
+        /// Which rights. How long to wait is 0 if that was not said.
+        rights: Move,
+        /// Was it said how long to wait?
+        wait_said: bool,
     },
     /// `COUNTER.INFO`. Reply: all that is known about it.
     Inspect {
@@ -135,9 +146,38 @@ impl Request<'_> {
                 Some("REMOTE")
             }
             Self::Create { wait_ms: Some(wait_ms), .. } if wait_ms > 0 => Some("WAIT"),
+            Self::Move { rights: Move { wait_ms, .. }, .. } if wait_ms > 0 => Some("WAIT"),
             _ => None,
         }
     }
+}
+
+/// What was said after `SPREAD`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpreadWord<'a> {
+    /// `CREATOR`, or nothing.
+    Creator,
+    /// `EVEN`.
+    Even,
+    /// `site=n,…`, which can be [read](read_shares).
+    Shares(&'a [u8]),
+}
+
+/// `site=n,…`; the error is what cannot be read.
+pub fn read_shares(text: &[u8]) -> Result<Vec<(SiteId, u64)>, String> {
+    let text = std::str::from_utf8(text).map_err(|_| "this is no text".to_owned())?;
+    let mut shares: Vec<(SiteId, u64)> = Vec::new();
+    for pair in text.split(',') {
+        let bad = || format!("`{pair}` is no share; write a site and a number, such as 2=300");
+        let (site, share) = pair.split_once('=').ok_or_else(bad)?;
+        let site: SiteId = site.parse().map_err(|error: quipu_engine::BadSiteId| error.to_string())?;
+        if shares.iter().any(|(other, _)| *other == site) {
+            return Err(format!("site {site} has two shares"));
+        }
+        let is_plain = share.bytes().all(|byte| byte.is_ascii_digit());
+        shares.push((site, share.parse().ok().filter(|_| is_plain).ok_or_else(bad)?));
+    }
+    Ok(shares)
 }
 
 /// What to do with an amount that would cross a bound.

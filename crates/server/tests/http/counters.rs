@@ -150,8 +150,8 @@ fn counters_are_reset_and_deleted() {
     let server = Server::start();
     let reset =
         |to: i64| server.send("POST", "/v1/counters/hits/reset", &json!({ "to": to }).to_string()).ok();
-    assert_eq!(reset(7), json!({"key": "hits", "value": 7, "existed": false}));
-    assert_eq!(reset(-7), json!({"key": "hits", "value": -7, "existed": true}));
+    assert_eq!(reset(7), json!({"key": "hits", "value": 7, "existed": false, "set_aside": null}));
+    assert_eq!(reset(-7), json!({"key": "hits", "value": -7, "existed": true, "set_aside": 7}));
     let deleted = server.ask("DELETE", "/v1/counters/hits");
     assert_eq!((deleted.status, deleted.body.len()), (204, 0));
     server.ask("DELETE", "/v1/counters/hits").problem(404, "no-such-counter");

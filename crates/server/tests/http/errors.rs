@@ -149,3 +149,15 @@ fn a_store_that_fails_is_not_a_client_that_is_wrong() {
     }
     server.ask("GET", "/v1/counters?prefix=fail:").problem(503, "not-stored");
 }
+
+#[test]
+fn a_site_that_does_not_count_says_why() {
+    let server = Server::start();
+    for kind in ["removed", "old-copy", "leaving"] {
+        let answer = server.send("POST", &format!("/v1/counters/fail:{kind}/add"), r#"{"amount": 1}"#);
+        let problem = answer.problem(503, kind);
+        assert!(problem["detail"].as_str().is_some_and(|it| it.contains("nothing was counted")), "{problem}");
+        // Asking the same site again is of no use.
+        assert_eq!(answer.header("retry-after"), None);
+    }
+}

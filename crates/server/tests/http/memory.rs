@@ -3,7 +3,7 @@
 //! Some keys and ids stand for conditions that are hard to bring about: see [`refusal`].
 
 use quipu_engine::{
-    Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, OperationId,
+    Action, Add, Added, Beyond, BoundedView, Command, Inspection, KEY_BYTES_MAX, Limits, Move, OperationId,
     Outcome, Refusal, Reply, ShardAudit, SiteAudit, SiteId, SiteView,
 };
 use quipu_server::http::{Audit, Counters, ListRequest, Listing};
@@ -146,6 +146,9 @@ fn refusal(command: &Command<'_>) -> Option<Refusal> {
         b"sites:joining" => Some(Refusal::Joining),
         b"sites:used-before" => Some(Refusal::UsedBefore),
         b"fail:not-stored" => Some(Refusal::NotStored("the disk is full".to_owned())),
+        b"fail:removed" => Some(Refusal::Removed("site 2 was removed".to_owned())),
+        b"fail:old-copy" => Some(Refusal::OldCopy("site 2 is an old copy".to_owned())),
+        b"fail:leaving" => Some(Refusal::SiteLeaves),
         b"fail:in-doubt" => Some(Refusal::InDoubt("the disk did not answer".to_owned())),
         _ => None,
     }
@@ -155,7 +158,7 @@ impl State {
     fn run(&mut self, command: Command<'_>) -> Reply {
         self.wait_ms = match command.action {
             Action::Add { add, .. } => add.remote_ms,
-            Action::Create { wait_ms, .. } => wait_ms,
+            Action::Create { wait_ms, .. } | Action::Move(Move { wait_ms, .. }) => wait_ms,
             _ => 0,
         };
         if let Some(refusal) = refusal(&command) {
@@ -166,6 +169,11 @@ impl State {
             Action::Add { add, operation } => self.add(command.key, add, operation),
             Action::Reset { to } => self.reset(command.key, to),
             Action::Create { limits, .. } => self.create(command.key, limits),
+            // The first site passes on what it is asked for, and has seven rights.
+            Action::Move(Move { amount, from: SiteId::FIRST, .. }) => Ok(Reply::Moved(amount.min(7))),
+            Action::Move(Move { from, .. }) => Err(Refusal::CannotMove(format!(
+                "site {from} holds 0 of the 7 rights to subtract; site 1 holds them"
+            ))),
             Action::Inspect => Ok(Reply::Inspected(self.inspect(command.key))),
             Action::Outcome(operation) => Ok(Reply::Outcome(self.outcome(command.key, operation))),
         };
@@ -209,11 +217,11 @@ impl State {
         if self.counters.get(key).is_some_and(|counter| counter.limits.is_some()) {
             return Err(Refusal::BoundedReset);
         }
-        let existed = self.counters.remove(key).is_some();
+        let aside = self.counters.remove(key).map(|counter| counter.value);
         if let Some(value) = to {
             self.counters.insert(key.to_vec(), Counter { value, ..Counter::default() });
         }
-        Ok(Reply::Reset { existed })
+        Ok(Reply::Reset { aside })
     }
 
     fn create(&mut self, key: &[u8], limits: Limits) -> Result<Reply, Refusal> {
@@ -285,6 +293,7 @@ impl State {
             issued: Default::default(),
             set: Default::default(),
             cancelled: Default::default(),
+            suspicious: None,
             sites: [SiteId::FIRST, SECOND]
                 .map(|site| SiteAudit { site, counted: Default::default(), position: 0, settled: 0, open: 0 })
                 .into(),
@@ -330,7 +339,14 @@ fn elsewhere() -> SiteView {
 fn say_where(key: &[u8], refusal: Refusal) -> Refusal {
     match refusal {
         Refusal::OutOfBounds { amount, limit, value, available, .. } if key.starts_with(b"sites:") => {
-            Refusal::OutOfBounds { amount, limit, value, available, elsewhere: vec![(SECOND, 30)] }
+            Refusal::OutOfBounds {
+                amount,
+                limit,
+                value,
+                available,
+                elsewhere: vec![(SECOND, 30)],
+                in_all: Some(available + 30),
+            }
         }
         other => other,
     }
@@ -358,6 +374,7 @@ fn fitting(counter: &Counter, add: Add) -> Result<i64, Refusal> {
             value: counter.value,
             available,
             elsewhere: Vec::new(),
+            in_all: None,
         }),
         Beyond::Skip => Ok(0),
         Beyond::Saturate => Ok(i64::try_from(available).unwrap_or(i64::MAX) * add.amount.signum()),

@@ -43,7 +43,8 @@ fn refusals_name_the_sites_they_are_about() {
     };
     let problem = spend("number");
     assert_eq!(problem["elsewhere"], json!([{"site": "2", "rights": 30}]));
-    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("30 at site 2")), "{problem}");
+    assert_eq!(problem["in_all"].as_u64(), problem["available"].as_u64().map(|here| here + 30));
+    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("site 2 holds them")), "{problem}");
     assert_eq!(spend("string")["elsewhere"], json!([{"site": "2", "rights": "30"}]));
     let add = |key: &str| server.send("POST", &format!("/v1/counters/{key}/add"), r#"{"amount": 1}"#);
     let reserved = add("sites:reserved");
@@ -114,4 +115,20 @@ fn the_books_are_for_users() {
     let server = Server::with(users, HttpLimits::default());
     server.ask("GET", "/v1/audit").problem(401, "unauthorized");
     server.ask_with("GET", "/v1/audit", &[("authorization", "Bearer alice:wonderland")], b"").ok();
+}
+
+#[test]
+fn rights_are_moved_from_site_to_site() {
+    let server = Server::start();
+    let path = "/v1/counters/stock/move";
+    server.send("PUT", "/v1/counters/stock", r#"{"min": 0, "value": 7, "spread": {"1": 7, "2": 0}}"#);
+    let moved = server.send("POST", path, r#"{"amount": 9, "from": "1", "to": "2"}"#).ok();
+    assert_eq!(moved, json!({"key": "stock", "moved": 7, "from": "1", "to": "2"}));
+    let problem =
+        server.send("POST", path, r#"{"amount": 9, "from": "2", "to": "1"}"#).problem(409, "cannot-move");
+    assert_eq!(
+        problem["detail"],
+        "site 2 holds 0 of the 7 rights to subtract; site 1 holds them; nothing was moved"
+    );
+    server.send("POST", path, r#"{"amount": 9, "from": "2"}"#).problem(400, "bad-request");
 }

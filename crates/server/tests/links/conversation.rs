@@ -2,7 +2,8 @@
 //! rights move. What the fuzzer begins with is made of them.
 
 use quipu_engine::{
-    Action, Add, Command, Host, Limits, Membership, Moment, OperationId, Released, Settings, SiteId, Ticket,
+    Action, Add, Command, Host, Limits, Membership, Moment, OperationId, Released, Settings, SiteId, Spread,
+    Ticket,
 };
 use quipu_server::links::Frame;
 use quipu_storage::{
@@ -87,7 +88,7 @@ pub(crate) fn messages() -> Vec<Vec<u8>> {
     pair.connect();
     pair.talk();
     let limits = Limits { minimum: Some(0), maximum: Some(100), initial: 50 };
-    pair.ask(0, b"bounded", Action::Create { limits, wait_ms: 400 });
+    pair.ask(0, b"bounded", Action::Create { limits, spread: Spread::Creator, wait_ms: 400 });
     pair.talk();
     pair.ask(1, b"bounded", add(-20));
     pair.ask(0, b"bounded", once(30, b"2"));

@@ -147,6 +147,7 @@ fn a_peer_that_never_reads_is_given_up_and_nobody_waits_for_it() {
     const SHARDS: u16 = 64;
     let server = Site::with_shards(SHARDS, 1, [(2, nobody()), (3, nobody())]);
     let mut good = Raw::join_with_shards(SHARDS, &server, 3);
+    good.speak(SHARDS);
     // It reads and answers, until the other side closes.
     let good = std::thread::spawn(move || {
         let mut bytes = 0;

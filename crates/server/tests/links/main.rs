@@ -7,6 +7,7 @@ mod conversation;
 mod hostile;
 mod refusals;
 mod relays;
+mod strangers;
 mod support;
 mod two_links;
 mod vectors;

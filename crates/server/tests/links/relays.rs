@@ -19,7 +19,7 @@ fn hello(cluster: &str) -> Vec<u8> {
 }
 
 /// A relay that has introduced itself.
-fn join(to: &Site) -> Raw {
+pub(crate) fn join(to: &Site) -> Raw {
     let mut raw = Raw::dial(to);
     raw.send(&Frame::Exchange(&hello(CLUSTER)));
     let answer = exchanged(&mut raw);
@@ -29,7 +29,7 @@ fn join(to: &Site) -> Raw {
 }
 
 /// The next frame that is no beat.
-fn next<T>(raw: &mut Raw, mut look: impl FnMut(Frame<'_>) -> T) -> Option<T> {
+pub(crate) fn next<T>(raw: &mut Raw, mut look: impl FnMut(Frame<'_>) -> T) -> Option<T> {
     loop {
         let seen = raw.next(|frame| (frame != Frame::Beat).then(|| look(frame)))?;
         if seen.is_some() {
@@ -158,6 +158,8 @@ fn a_relay_that_never_reads_holds_nobody_up() {
     let stuck = join(&server);
     let mut voice = stuck.stream.try_clone().expect("a handle");
     voice.set_write_timeout(Some(Duration::from_millis(200))).expect("a time");
+    // A site that has just been started asks its peers first whether it still belongs to them.
+    assert_eq!(server.ask("INCR other"), ":1");
     let get = call::encode_command(Command { key: b"hits", action: Action::Get });
     let calls: Vec<u8> =
         (0..20_000).flat_map(|number| Frame::Call { number, command: &get }.to_bytes()).collect();

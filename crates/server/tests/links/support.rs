@@ -7,12 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use quipu_engine::SiteId;
+use quipu_engine::{Message, SiteId};
 use quipu_server::{
     Server,
     config::{Config, Origin, Settings, settings},
     links::{FRAME_BYTES_MAX, Frame, Hello, Inbox, Instance, PROTOCOL, Refused, Run},
 };
+use quipu_storage::ShardId;
 use tempfile::TempDir;
 
 /// On a machine with much else to do.
@@ -174,6 +175,14 @@ impl Raw {
         raw.send(&Frame::Positions(vec![0; shards.into()]));
         to.expect(&format!("peer{number}:link=up"));
         raw
+    }
+
+    /// Says something of each shard, so that the other side, which has just been started, tells what it has counted.
+    pub(crate) fn speak(&mut self, shards: u16) {
+        let message = Message::default().encode();
+        for shard in (0..shards).map(ShardId) {
+            self.send(&Frame::Shard { shard, message: &message });
+        }
     }
 
     /// What whoever has dialled does after its Hello.

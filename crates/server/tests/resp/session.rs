@@ -3,10 +3,11 @@
 
 use crate::support::{Conversation, Facts, check::replies, encode};
 use proptest::prelude::*;
+use quipu_engine::{Move, Right, SiteId};
 use quipu_server::resp::{
     CLIENT_NAME_BYTES_MAX, EXEC_REPLY_BYTES_MAX, Excess, KEY_BYTES_MAX, OPERATION_ID_BYTES_MAX, OperationId,
     PATTERN_BYTES_MAX, Parsed, Parser, Peer, Protocol, QUEUED_BYTES_MAX, QUEUED_COMMANDS_MAX, Queued,
-    Request, SCAN_COUNT_MAX, Session, Step,
+    Request, SCAN_COUNT_MAX, Session, SpreadWord, Step,
 };
 
 /// The request that one command is, or the text of the error.
@@ -128,7 +129,14 @@ fn adds_may_wait_for_other_sites() {
 #[test]
 fn creations_and_connections_wait_for_other_sites() {
     let key = b"k".as_slice();
-    let create = Request::Create { key, minimum: Some(0), maximum: None, value: 0, wait_ms: Some(500) };
+    let create = Request::Create {
+        key,
+        minimum: Some(0),
+        maximum: None,
+        value: 0,
+        spread: SpreadWord::Creator,
+        wait_ms: Some(500),
+    };
     reads("COUNTER.CREATE k MIN 0 WAIT 500", create);
     assert!(
         refuses("COUNTER.CREATE k MIN 0 WAIT 60001").starts_with("-ERR WAIT takes 0 to 60000 milliseconds")
@@ -141,6 +149,26 @@ fn creations_and_connections_wait_for_other_sites() {
     assert_eq!(refuses("WAIT 1 1.5"), "-ERR timeout is not an integer or out of range\r\n");
     assert_eq!(refuses("WAIT 1 -1"), "-ERR timeout is negative\r\n");
     assert_eq!(refuses("WAIT 1"), "-ERR wrong number of arguments for 'wait' command\r\n");
+}
+
+#[test]
+fn rights_are_moved_from_site_to_site() {
+    let key = b"k".as_slice();
+    let (from, to) = (SiteId::FIRST, SiteId { number: 2, incarnation: 1 });
+    let rights = Move { amount: 100, right: None, from, to, wait_ms: 0 };
+    reads("COUNTER.MOVE k 100 FROM 1 TO 2.1", Request::Move { key, rights, wait_said: false });
+    let rights = Move { right: Some(Right::ToSubtract), wait_ms: 7, ..rights };
+    reads(
+        "counter.move k 100 to 2.1 rights subtract wait 7 from 1",
+        Request::Move { key, rights, wait_said: true },
+    );
+    assert!(refuses("COUNTER.MOVE k 100 FROM one TO 2").starts_with("-ERR `one` is no site"));
+    assert_eq!(refuses("COUNTER.MOVE k -1 FROM 1 TO 2"), "-ERR value is not an integer or out of range\r\n");
+    for wrong in ["COUNTER.MOVE k 100 FROM 1 FROM 2", "COUNTER.MOVE k 1 FROM 1 TO 2 RIGHTS both"] {
+        assert_eq!(refuses(wrong), "-ERR syntax error\r\n");
+    }
+    let text = refuses("COUNTER.MOVE k 100 FROM 1");
+    assert_eq!(text, "-ERR wrong number of arguments for 'counter.move' command\r\n");
 }
 
 #[test]
@@ -160,12 +188,28 @@ fn a_transaction_does_not_wait_for_other_sites() {
 #[test]
 fn counters_are_created_within_their_bounds() {
     let key = b"k".as_slice();
-    reads("COUNTER.CREATE k", Request::Create { key, minimum: None, maximum: None, value: 0, wait_ms: None });
-    let (minimum, maximum) = (Some(1), Some(9));
+    let spread = SpreadWord::Creator;
     reads(
-        "counter.create k max 9 min 1 value 5",
-        Request::Create { key, minimum, maximum, value: 5, wait_ms: None },
+        "COUNTER.CREATE k",
+        Request::Create { key, minimum: None, maximum: None, value: 0, spread, wait_ms: None },
     );
+    let (minimum, maximum) = (Some(1), Some(9));
+    let create = |spread| Request::Create { key, minimum, maximum, value: 5, spread, wait_ms: None };
+    reads("counter.create k max 9 min 1 value 5", create(SpreadWord::Creator));
+    reads("counter.create k max 9 min 1 value 5 spread creator", create(SpreadWord::Creator));
+    reads("counter.create k max 9 SPREAD even min 1 value 5", create(SpreadWord::Even));
+    reads("counter.create k max 9 min 1 value 5 spread 1=3,2.1=5", create(SpreadWord::Shares(b"1=3,2.1=5")));
+    for (shares, problem) in [
+        ("odd", "`odd` is no share"),
+        ("1=3,", "`` is no share"),
+        ("1=-3", "`1=-3` is no share"),
+        ("x=3", "`x` is no site"),
+        ("1=3,1=4", "site 1 has two shares"),
+    ] {
+        let text = refuses(&format!("COUNTER.CREATE k MIN 0 SPREAD {shares}"));
+        assert!(text.starts_with(&format!("-ERR {problem}")), "{text}");
+    }
+    assert_eq!(refuses("COUNTER.CREATE k MIN 0 SPREAD"), "-ERR syntax error\r\n");
     assert!(refuses("COUNTER.CREATE k MIN 1").starts_with("-ERR 0 does not lie from 1 to"));
     assert!(refuses("COUNTER.CREATE k MAX 9 VALUE 10").contains("Correct VALUE, MIN and MAX"));
     assert!(refuses("COUNTER.CREATE k MIN 9 MAX 1 VALUE 5").contains("5 does not lie from 9 to 1"));

@@ -4,7 +4,7 @@ use super::client::{Answer, Request};
 use super::setup::Costs;
 use quipu_engine::{
     Action, Add, Command, Envelope, Host, Limits, Membership, Message, Moment, Refusal, Released, Reply,
-    Settings, SiteId, Ticket,
+    Settings, SiteId, Spread, Ticket,
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
@@ -158,7 +158,7 @@ impl Worker {
             Request::ReadVersion => Action::Inspect,
             Request::Create { initial } => {
                 let limits = Limits { minimum: Some(super::books::MINIMUM), maximum: None, initial };
-                Action::Create { limits, wait_ms: CREATE_MS }
+                Action::Create { limits, spread: Spread::Creator, wait_ms: CREATE_MS }
             }
             Request::AddIf { version, .. } if self.version(key, *shard, now) != Some(version) => {
                 self.conflicts += 1;

@@ -19,11 +19,14 @@
 //! assert_eq!(queue.now(), 1_000);
 //! ```
 
+mod budget;
 mod delay;
 mod latency;
 mod network;
 mod queue;
 
+pub(crate) use budget::Budget;
+pub use budget::Watching;
 pub use delay::Delay;
 pub use latency::{Backbone, Constant, Latency, Sites};
 pub use network::{Faults, Network};

@@ -143,8 +143,10 @@ pub(super) struct Answers {
 impl Answers {
     /// The commit that holds an attempt is stored.
     pub(super) fn stored(&mut self, attempt: usize, key: &Key, call: &Call, order: u64) {
-        // Bounds may have refused it.
-        if let (Kind::Ids, Some(id), Act::Add { .. }) = (key.kind, &call.id, call.act) {
+        // Bounds may have refused it, and what adds nothing is no outcome.
+        if let (Kind::Ids, Some(id), Act::Add { amount, .. }) = (key.kind, &call.id, call.act)
+            && amount != 0
+        {
             at(&mut self.operations, id.number).stored.entry(attempt).or_insert(order);
         }
     }
@@ -162,6 +164,8 @@ impl Answers {
         let said = at(&mut self.operations, id.number);
         let name = String::from_utf8_lossy(&key.name);
         match reply {
+            // An attempt that counted nothing is no outcome.
+            Reply::Added(added) if added.applied == 0 && !matches!(call.act, Act::Add { amount: 0, .. }) => {}
             Reply::Added(added) => {
                 said.counted.get_or_insert(order);
                 if !added.repeated && std::mem::replace(&mut said.is_counted_once, true) {

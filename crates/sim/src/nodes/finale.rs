@@ -4,8 +4,9 @@
 use super::line::Stage;
 use super::plan::Plan;
 use super::world::{Counts, World};
+use crate::core::{Millis, Watching};
 use crate::system::calls::{Act, Call, Kind};
-use crate::{Replayable, core::Millis};
+use crate::{Ended, Replayable};
 use quipu_engine::{Outcome, Reply};
 use quipu_storage::{Registry as _, Scan, ShardId, Slice, Table as _};
 use std::collections::{BTreeMap, BTreeSet};
@@ -84,25 +85,28 @@ impl Replayable for Plan {
 
 /// Runs a plan.
 pub fn run(plan: &Plan) -> Result<Summary, Violation> {
-    run_world(World::new(plan.clone()))
+    run_watched(plan, Watching::default()).map_err(Ended::violation)
 }
 
-/// Runs a plan and prints everything that happens to the standard error.
-pub fn run_aloud(plan: &Plan) -> Result<Summary, Violation> {
-    let mut world = World::new(plan.clone());
-    world.history.aloud = true;
-    run_world(world)
+/// Runs a plan while somebody watches.
+pub fn run_watched(plan: &Plan, watching: Watching) -> Result<Summary, Ended<Plan>> {
+    run_world(World::new(plan.clone(), watching))
 }
 
-fn run_world(world: World) -> Result<Summary, Violation> {
+fn run_world(world: World) -> Result<Summary, Ended<Plan>> {
     let stage = Stage::new(world);
     let outcome = run_to_end(&stage);
     let world = stage.lock();
-    outcome.map_err(|what| Violation {
-        time_ms: world.now(),
-        what,
-        events: world.last_events(),
-        plan: Box::new(world.plan.clone()),
+    outcome.map_err(|what| {
+        if world.budget.is_stopped {
+            return Ended::Stopped;
+        }
+        Ended::Violated(Violation {
+            time_ms: world.now(),
+            what,
+            events: world.last_events(),
+            plan: Box::new(world.plan.clone()),
+        })
     })
 }
 
@@ -121,8 +125,7 @@ fn run_to_end(stage: &Stage) -> Result<Summary, String> {
     stage.lock().start();
     let active_ms = stage.lock().plan.active_ms;
     pass(stage, active_ms)?;
-    stage.lock().closing = true;
-    stage.lock().heal();
+    stage.lock().close();
     close(stage)?;
     let settled_after_ms = settle(stage)?;
     account(stage)?;

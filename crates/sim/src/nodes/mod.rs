@@ -16,7 +16,7 @@ mod trouble;
 mod world;
 mod wrong;
 
-pub use finale::{Summary, Violation, run, run_aloud};
+pub use finale::{Summary, Violation, run, run_watched};
 pub use plan::{Changes, NODES_MAX, Plan, Weather};
 pub use trouble::{Call, Planned, Trouble};
 pub use wrong::Wrong;

@@ -147,7 +147,10 @@ impl Worker {
             }
             (Act::Get, _) => Action::Get,
             (Act::Reset { to }, _) => Action::Reset { to },
-            (Act::Create { wait_ms }, _) => Action::Create { limits: key.limits, wait_ms },
+            (Act::Create { wait_ms, spread }, _) => {
+                Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
+            }
+            (Act::Move(it), _) => Action::Move(it),
             (Act::Outcome, Some(operation)) => Action::Outcome(operation),
             (Act::Inspect | Act::Outcome, _) => Action::Inspect,
         };

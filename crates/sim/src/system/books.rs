@@ -44,7 +44,7 @@ pub(super) fn unsettled(world: &World) -> Option<String> {
 }
 
 /// Do the books balance? What each site has counted is what it says that it was asked for, and the others have it; of a site
-/// that is gone all know the same.
+/// that is gone all know the same. No row witnesses an operation that was counted twice or lost.
 pub(super) fn balance(world: &World) -> Result<(), String> {
     if world.plan.sites == 1 {
         // Who was alone has forgotten what it counted on counters that were deleted then.
@@ -59,6 +59,10 @@ pub(super) fn balance(world: &World) -> Result<(), String> {
                 subtracted: sum.subtracted.wrapping_add(pn.subtracted),
             });
             agree(&books, shard, *site, counted)?;
+            if let Some(suspicious) = audit.suspicious.iter().flatten().next() {
+                let (key, what) = (String::from_utf8_lossy(&suspicious.key), &suspicious.what);
+                return Err(format!("site {site} has rows of {key} by which an operation is {what:?}"));
+            }
         }
     }
     let Some((_, first)) = books.first() else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! What clients ask for: counters, calls, and attempts to make them.
 
 use crate::core::Millis;
-use quipu_engine::{Beyond, Limits, Shards};
+use quipu_engine::{Beyond, Limits, Move, Shards, SiteId, Spread};
 use quipu_storage::ShardId;
 
 /// Where wall clocks begin: some day in 2025.
@@ -87,9 +87,30 @@ pub(crate) enum Act {
     Add { amount: i64, beyond: Beyond, remote_ms: Millis },
     Get,
     Reset { to: Option<i64> },
-    Create { wait_ms: Millis },
+    Create { wait_ms: Millis, spread: SpreadWay },
     Inspect,
     Outcome,
+    Move(Move),
+}
+
+/// Who holds the rights of a new counter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpreadWay {
+    Creator,
+    Even,
+    /// The second site has three times as many as the first.
+    Quarters,
+}
+
+impl SpreadWay {
+    pub(crate) fn get(self) -> Spread<'static> {
+        const QUARTERS: [(SiteId, u64); 2] = [(SiteId::FIRST, 1), (SiteId { number: 2, ..SiteId::FIRST }, 3)];
+        match self {
+            Self::Creator => Spread::Creator,
+            Self::Even => Spread::Even,
+            Self::Quarters => Spread::Shares(&QUARTERS),
+        }
+    }
 }
 
 /// Something that a client wants done once.
@@ -105,7 +126,7 @@ pub(crate) struct Call {
 impl Call {
     /// May it wait for other sites before it changes something?
     pub(crate) fn may_wait(&self) -> bool {
-        matches!(self.act, Act::Create { .. } | Act::Add { remote_ms: 1.., .. })
+        matches!(self.act, Act::Create { .. } | Act::Move(_) | Act::Add { remote_ms: 1.., .. })
     }
 }
 
@@ -157,7 +178,10 @@ impl std::fmt::Display for Call {
             Act::Get => write!(f, "get")?,
             Act::Reset { to: Some(to) } => write!(f, "set {to}")?,
             Act::Reset { to: None } => write!(f, "delete")?,
-            Act::Create { wait_ms } => write!(f, "create, waiting {wait_ms} ms")?,
+            Act::Create { wait_ms, spread } => write!(f, "create, {spread:?}, waiting {wait_ms} ms")?,
+            Act::Move(Move { amount, from, to, wait_ms, .. }) => {
+                write!(f, "move {amount} from {from} to {to}, waiting {wait_ms} ms")?;
+            }
             Act::Inspect => write!(f, "inspect")?,
             Act::Outcome => write!(f, "outcome")?,
         }

@@ -2,7 +2,7 @@
 //! and its changes are a command.
 
 use super::fleet::Fleet;
-use super::plan::{Plan, SITES_MAX};
+use super::plan::{Edition, Plan, SITES_MAX};
 use crate::Refused;
 use crate::core::{Faults, Millis};
 use crate::run::within;
@@ -33,6 +33,8 @@ pub enum Feature {
     Stale,
     /// Adds to bounded counters that are not created yet.
     Hasty,
+    /// Rights of bounded counters that are spread and moved.
+    Moves,
     /// Messages as bytes.
     Bytes,
     /// Too little memory.
@@ -55,7 +57,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, with their names.
-    pub const ALL: [(Self, &str); 20] = [
+    pub const ALL: [(Self, &str); 21] = [
         (Self::Plain, "plain"),
         (Self::Ids, "ids"),
         (Self::Bounded, "bounded"),
@@ -67,6 +69,7 @@ impl Feature {
         (Self::Late, "late"),
         (Self::Stale, "stale"),
         (Self::Hasty, "hasty"),
+        (Self::Moves, "moves"),
         (Self::Bytes, "bytes"),
         (Self::Eviction, "eviction"),
         (Self::Skews, "skews"),
@@ -92,6 +95,7 @@ impl Feature {
             Self::Late => work.late = 0.0,
             Self::Stale => work.stale = 0.0,
             Self::Hasty => work.hasty = false,
+            Self::Moves => work.moves = 0.0,
             Self::Bytes => plan.encoded = false,
             Self::Eviction => plan.memory_bytes = 16 << 20,
             Self::Skews => plan.skews_ms.fill(0),
@@ -127,6 +131,8 @@ impl FromStr for Feature {
 /// Changes to the plan of a seed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
+    /// Which draws make the plan.
+    pub edition: Edition,
     /// Another number of sites.
     pub sites: Option<usize>,
     /// Another number of clients.
@@ -149,7 +155,7 @@ impl Changes {
         if let Some(sites) = &self.sites {
             within("--sites", sites, &(1..=SITES_MAX))?;
         }
-        let mut plan = Plan::with_sites(seed, self.sites);
+        let mut plan = Plan::drawn(seed, self.sites, self.edition);
         plan.clients = self.clients.unwrap_or(plan.clients);
         plan.active_ms = self.active_ms.unwrap_or(plan.active_ms);
         plan.work.keys = self.keys.unwrap_or(plan.work.keys);
@@ -173,7 +179,10 @@ impl Changes {
 impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sites, clients, active_ms, keys, edges, troubles, without } = self;
+        let Self { edition, sites, clients, active_ms, keys, edges, troubles, without } = self;
+        if *edition == Edition::First {
+            f.write_str(" --edition 1")?;
+        }
         sites.iter().try_for_each(|sites| write!(f, " --sites {sites}"))?;
         clients.iter().try_for_each(|clients| write!(f, " --clients {clients}"))?;
         active_ms.iter().try_for_each(|active_ms| write!(f, " --active-ms {active_ms}"))?;

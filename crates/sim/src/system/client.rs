@@ -1,14 +1,17 @@
 //! Clients: what they ask for next, and what they do when no answer comes.
 
-use super::calls::{Act, Call, Id, Key, Kind, unix_ms};
+use super::calls::{Act, Call, Id, Key, Kind, SpreadWay, unix_ms};
 use super::plan::{Mix, Work};
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
-use quipu_engine::Beyond;
-use std::collections::BTreeMap;
+use quipu_engine::{Beyond, Move, Right, SiteId};
+use std::collections::{BTreeMap, VecDeque};
 
 /// So many operations that a client is done with are kept to be tried again long after.
 const STALE_MAX: usize = 8;
+
+/// A curious client asks about so many of its last operations.
+const RECENT_MAX: usize = 16;
 
 /// A call that waits for its answer.
 #[derive(Debug, Clone, Copy)]
@@ -27,6 +30,8 @@ pub(crate) struct Client {
     /// The site that it asks first.
     pub(crate) home: usize,
     pub(crate) random: Random,
+    /// For what it does with rights, besides.
+    rights: Random,
     /// Timers of an earlier turn mean nothing any more.
     pub(crate) turn: u32,
     pub(crate) waiting: Option<Waiting>,
@@ -34,6 +39,8 @@ pub(crate) struct Client {
     last: Option<usize>,
     /// Its operations whose ids tell their age.
     stale: Vec<usize>,
+    /// Its last operations, if it is curious.
+    recent: VecDeque<usize>,
     /// How many operations it has made on each counter: the next one's id, which is that of others on other counters.
     made: BTreeMap<usize, u64>,
 }
@@ -115,14 +122,17 @@ impl Pool {
 impl Client {
     pub(crate) fn new(number: usize, home: usize, seed: u64) -> Self {
         let random = Random::stream(seed, &format!("system: client {number}"));
+        let rights = Random::stream(seed, &format!("system: rights of client {number}"));
         Self {
             number,
             home,
             random,
+            rights,
             turn: 0,
             waiting: None,
             last: None,
             stale: Vec::new(),
+            recent: VecDeque::new(),
             made: BTreeMap::new(),
         }
     }
@@ -137,6 +147,8 @@ impl Client {
         self.waiting = None;
         let Some(id) = call.id.as_ref().filter(|_| matches!(call.act, Act::Add { .. })) else { return };
         self.last = Some(number);
+        self.recent.push_front(number);
+        self.recent.truncate(RECENT_MAX);
         if id.aged {
             if self.stale.len() < STALE_MAX {
                 self.stale.push(number);
@@ -160,6 +172,22 @@ impl Client {
     pub(crate) fn last_operation(&mut self) -> Option<usize> {
         let last = self.last.take()?;
         self.random.chance(0.05).then_some(last)
+    }
+
+    /// One of its last operations, to ask some site what became of it.
+    pub(crate) fn wonders(&mut self, work: &Work) -> Option<usize> {
+        if work.curious == 0.0 || self.recent.is_empty() || !self.random.chance(work.curious) {
+            return None;
+        }
+        Some(self.recent[self.random.below(self.recent.len())])
+    }
+
+    /// May an operation be counted in part?
+    fn beyond(&mut self, work: &Work) -> Beyond {
+        if work.partial == 0.0 || !self.random.chance(work.partial) {
+            return Beyond::Refuse;
+        }
+        *self.random.pick(&[Beyond::Skip, Beyond::Saturate])
     }
 
     /// The site for the next attempt, one of so many, after one at `site` had no answer.
@@ -241,8 +269,12 @@ impl Client {
         if !pool.ready[key] && !hasty {
             let act = match self.random.below(4) {
                 0 => Act::Inspect,
-                _ => Act::Create { wait_ms: work.remote_ms },
+                _ => Act::Create { wait_ms: work.remote_ms, spread: self.spread(work) },
             };
+            return self.call(key, act, None, now);
+        }
+        if work.moves > 0.0 && self.rights.chance(work.moves) {
+            let act = self.move_rights(&pool.keys[key], work);
             return self.call(key, act, None, now);
         }
         let remote_ms = if self.random.chance(0.5) { work.remote_ms } else { 0 };
@@ -256,9 +288,29 @@ impl Client {
             3..6 => self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, None, now),
             _ => {
                 let id = self.id(key, pool, work, now);
-                self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, Some(id), now)
+                let beyond = self.beyond(work);
+                self.call(key, Act::Add { amount, beyond, remote_ms }, Some(id), now)
             }
         }
+    }
+
+    fn spread(&mut self, work: &Work) -> SpreadWay {
+        match work.moves > 0.0 {
+            true => *self.rights.pick(&[SpreadWay::Creator, SpreadWay::Even, SpreadWay::Quarters]),
+            false => SpreadWay::Creator,
+        }
+    }
+
+    /// From one of the first sites to another, some of which may be gone, or are one and the same.
+    fn move_rights(&mut self, key: &Key, work: &Work) -> Act {
+        let mut site = || SiteId { number: *self.rights.pick(&[1, 2, 3, 4]), incarnation: 0 };
+        let (from, to) = (site(), site());
+        let right = match (key.limits.minimum, key.limits.maximum) {
+            (Some(_), Some(_)) => Some(*self.rights.pick(&[Right::ToSubtract, Right::ToAdd])),
+            _ => None,
+        };
+        let amount = 1 + self.rights.bits() % work.room.unsigned_abs();
+        Act::Move(Move { amount, right, from, to, wait_ms: work.remote_ms })
     }
 
     fn resets(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {

@@ -7,7 +7,8 @@ use super::floor;
 use super::plan::{Plan, Topology};
 use super::trouble::{Planned, Trouble};
 use super::world::World;
-use crate::{Replayable, core::Millis};
+use crate::core::{Millis, Watching};
+use crate::{Ended, Replayable};
 use quipu_engine::{BoundedView, Reply};
 
 /// The counters with bounds are looked at so often.
@@ -63,25 +64,26 @@ impl Replayable for Plan {
 
 /// Runs a plan.
 pub fn run(plan: &Plan) -> Result<Summary, Violation> {
-    run_world(World::new(plan.clone()))
+    run_watched(plan, Watching::default()).map_err(Ended::violation)
 }
 
-/// Runs a plan and prints everything that happens to the standard error.
-pub fn run_aloud(plan: &Plan) -> Result<Summary, Violation> {
-    let mut world = World::new(plan.clone());
-    world.history.aloud = true;
-    run_world(world)
+/// Runs a plan while somebody watches.
+pub fn run_watched(plan: &Plan, watching: Watching) -> Result<Summary, Ended<Plan>> {
+    run_world(World::new(plan.clone(), watching))
 }
 
-fn run_world(mut world: World) -> Result<Summary, Violation> {
+fn run_world(mut world: World) -> Result<Summary, Ended<Plan>> {
     let mut summary = Summary::default();
-    let outcome = run_to_end(&mut world, &mut summary);
-    outcome.map(|()| summary).map_err(|what| Violation {
-        time_ms: world.now(),
-        what,
-        events: world.last_events(),
-        plan: Box::new(world.plan),
-    })
+    match run_to_end(&mut world, &mut summary) {
+        Ok(()) => Ok(summary),
+        Err(_) if world.budget.is_stopped => Err(Ended::Stopped),
+        Err(what) => Err(Ended::Violated(Violation {
+            time_ms: world.now(),
+            what,
+            events: world.last_events(),
+            plan: Box::new(world.plan),
+        })),
+    }
 }
 
 fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
@@ -203,7 +205,8 @@ fn settle(world: &mut World) -> Result<Millis, String> {
     let since = world.now();
     loop {
         let took = world.now() - since;
-        if world.is_changing() {
+        let all_are_up = world.members().iter().all(|&site| world.sites[site].is_up());
+        if world.is_changing() || !all_are_up {
             if took >= SETTLE_MS_MAX {
                 return Err(format!("{took} ms after everything has healed the cluster is still changing"));
             }

@@ -53,8 +53,8 @@ pub(crate) struct History {
 }
 
 impl History {
-    pub(crate) fn of(place: &'static str) -> Self {
-        Self { place, last: VecDeque::new(), aloud: false }
+    pub(crate) fn of(place: &'static str, aloud: bool) -> Self {
+        Self { place, last: VecDeque::new(), aloud }
     }
 
     pub(crate) fn note(&mut self, now: Millis, note: Note) {

@@ -24,9 +24,9 @@ mod world;
 mod wrong;
 
 pub use changes::{Changes, Feature};
-pub use finale::{Summary, Violation, run, run_aloud};
+pub use finale::{Summary, Violation, run, run_watched};
 pub use fleet::{EDGES_MAX, Fleet, Mishap, RELAYS_MAX, Who};
-pub use plan::{ACTIVE_MS_MAX, CLIENTS_MAX, KEYS_MAX, Mix, Plan, SITES_MAX, Topology, Work};
+pub use plan::{ACTIVE_MS_MAX, CLIENTS_MAX, Edition, KEYS_MAX, Mix, Plan, SITES_MAX, Topology, Work};
 pub use shrink::shrink;
 pub use trouble::{Planned, Trouble};
 pub use wrong::Wrong;

@@ -20,6 +20,38 @@ pub const KEYS_MAX: usize = 100_000;
 /// The longest time during which clients work.
 pub const ACTIVE_MS_MAX: Millis = 24 * 3600 * 1000;
 
+/// Which draws make a plan of a seed. A seed that has failed keeps its meaning when new kinds of work and trouble come:
+/// they are drawn in later editions only, each from a random stream of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Edition {
+    /// The first draws.
+    #[default]
+    First,
+    /// And those that came later.
+    Second,
+}
+
+impl std::fmt::Display for Edition {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::First => "1",
+            Self::Second => "2",
+        })
+    }
+}
+
+impl std::str::FromStr for Edition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1" => Ok(Self::First),
+            "2" => Ok(Self::Second),
+            _ => Err(format!("{text} is none of 1, 2")),
+        }
+    }
+}
+
 /// Which sites have links to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Topology {
@@ -77,10 +109,17 @@ pub struct Work {
     pub stale: f64,
     /// How long an add to a bounded counter may wait for rights of other sites.
     pub remote_ms: Millis,
+    /// How likely an operation on a bounded counter may be counted in part, or not at all, and answered all the same.
+    pub partial: f64,
+    /// How likely a client, instead of something new, asks some site what became of one of its last operations.
+    pub curious: f64,
     /// How far the bounds of bounded counters are apart.
     pub room: i64,
     /// Are bounded counters used before they are known to be created?
     pub hasty: bool,
+    /// How likely a client moves rights of a bounded counter, instead of counting; where some do, the rights of new
+    /// counters are spread in different ways.
+    pub moves: f64,
     /// How likely a request or an answer is lost.
     pub loss: f64,
     /// How likely a request comes late.
@@ -151,13 +190,18 @@ pub(crate) fn some(random: &mut Random, share: f64, of: &[f64]) -> f64 {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// The plan of a seed, in the first edition.
     pub fn of(seed: u64) -> Self {
         Self::with_sites(seed, None)
     }
 
     /// The plan of a seed, with this number of sites, or its own.
     pub fn with_sites(seed: u64, given: Option<usize>) -> Self {
+        Self::drawn(seed, given, Edition::First)
+    }
+
+    /// The plan that an edition makes of a seed, with this number of sites, or its own.
+    pub fn drawn(seed: u64, given: Option<usize>, edition: Edition) -> Self {
         let random = &mut Random::stream(seed, "system: plan");
         let own = choose(random, &[2, 3, 3, 3, 3, 4, 5]);
         let sites = given.unwrap_or(own);
@@ -191,7 +235,7 @@ impl Plan {
             fleet: Fleet::NONE,
             troubles: Vec::new(),
             wrong: Wrong::default(),
-            changes: Changes { sites: given, ..Changes::default() },
+            changes: Changes { sites: given, edition, ..Changes::default() },
         };
         if plan.work.stale > 0.0 && random.chance(0.5) {
             // Long enough for operations to be forgotten, which is done every two minutes.
@@ -208,7 +252,25 @@ impl Plan {
         let (fleet, troubles) = Fleet::draw(&plan);
         plan.fleet = fleet;
         plan.troubles.extend(troubles);
+        if edition >= Edition::Second {
+            plan.draw_second();
+            plan.work.moves = some(&mut Random::stream(seed, "system: rights"), 0.5, &[0.02, 0.1, 0.3]);
+        }
         plan
+    }
+
+    /// What came with the second edition.
+    fn draw_second(&mut self) {
+        let random = &mut Random::stream(self.seed, "system: second edition");
+        self.work.partial = some(random, 0.5, &[0.3, 1.0]);
+        self.work.curious = some(random, 0.5, &[0.05, 0.2]);
+        if random.chance(0.3) && self.window_ms >= 10_000 {
+            // Long enough for many checkpoints, and not so long that an operation is forgotten meanwhile.
+            self.work.remote_ms = 5_000;
+        }
+        self.troubles.extend(Trouble::draw_two_losses(random, self));
+        self.troubles
+            .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
     }
 
     /// A newcomer cannot know which operations were forgotten before it came, only that they are too old: by its clock.
@@ -308,8 +370,11 @@ pub(crate) fn work(random: &mut Random) -> Work {
         uuids: choose(random, &[0.0, 0.5, 1.0]),
         stale: some(random, 0.3, &[0.01, 0.1]),
         remote_ms: choose(random, &[0, 100, 1_000]),
+        partial: 0.0,
+        curious: 0.0,
         room: choose(random, &[1, 10, 100, 10_000]),
         hasty: random.chance(0.2),
+        moves: 0.0,
         loss: some(random, 0.6, &[0.01, 0.1, 0.3]),
         late: some(random, 0.4, &[0.01, 0.1]),
         late_ms_max: choose(random, &[100, 1_000]),

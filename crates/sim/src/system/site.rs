@@ -164,6 +164,7 @@ impl Site {
         self.started_ms = now;
         self.maintained_ms = now;
         self.run += 1;
+        self.settings.run = Some(u64::from(self.id.number) << 32 | u64::from(self.run));
         self.dying = None;
         self.works_at = None;
         let store = Store::new(self.memory.log(), self.memory.table());
@@ -271,7 +272,10 @@ impl Site {
             }
             (Act::Get, _) => Action::Get,
             (Act::Reset { to }, _) => Action::Reset { to },
-            (Act::Create { wait_ms }, _) => Action::Create { limits: key.limits, wait_ms },
+            (Act::Create { wait_ms, spread }, _) => {
+                Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
+            }
+            (Act::Move(it), _) => Action::Move(it),
             (Act::Outcome, Some(operation)) => Action::Outcome(operation),
             (Act::Inspect | Act::Outcome, _) => Action::Inspect,
         };

@@ -86,6 +86,18 @@ pub enum Trouble {
         /// After this time it is given up.
         after_ms: Millis,
     },
+    /// Two sites die for ever, and their disks with them, before anybody can do something about it. The others remove first
+    /// the one, then the other.
+    LoseTwo {
+        /// The one that is removed first.
+        site: usize,
+        /// And the other.
+        other: usize,
+        /// Who answers for them from then on.
+        heir: usize,
+        /// After this time they are given up.
+        after_ms: Millis,
+    },
     /// A copy of a site's disk is made. Later the site dies, and the copy goes on in its place, as another incarnation.
     Restore {
         /// The site.
@@ -168,14 +180,16 @@ impl Trouble {
             | Self::Lose { site, .. }
             | Self::Restore { site, .. }
             | Self::Clock { site, .. } => Some(site),
-            Self::Cut { from, to, .. } => Some(from.max(to)),
+            Self::Cut { from: one, to: other, .. } | Self::LoseTwo { site: one, other, .. } => {
+                Some(one.max(other))
+            }
             Self::Split { .. } | Self::Befalls { .. } => None,
         }
     }
 
     /// Does a site go on without something that it has acknowledged, or not at all?
     pub(super) fn forgets(self) -> bool {
-        matches!(self, Self::Lose { .. } | Self::Restore { .. })
+        matches!(self, Self::Lose { .. } | Self::LoseTwo { .. } | Self::Restore { .. })
     }
 
     /// Does a site begin to count that has not heard of all operations?
@@ -209,6 +223,26 @@ impl Trouble {
             let trouble = Self::one(kind, random, sites, plan.shards);
             sites += usize::from(kind == Kind::Join);
             planned.push(Planned { at_ms, trouble });
+        }
+        planned
+    }
+
+    /// Two losses at once, in some seeds. Often one of the others has not heard of one of the two for a while.
+    pub(super) fn draw_two_losses(random: &mut Random, plan: &Plan) -> Vec<Planned> {
+        if plan.sites < 3 || plan.topology != Topology::Full || !random.chance(0.3) {
+            return Vec::new();
+        }
+        let site = random.below(plan.sites);
+        let other = (site + 1 + random.below(plan.sites - 1)) % plan.sites;
+        let heir = random.below(plan.sites);
+        let at_ms = 1_000 + random.bits() % plan.active_ms;
+        let lose = Self::LoseTwo { site, other, heir, after_ms: *random.pick(&[0, 50, 1_000]) };
+        let mut planned = vec![Planned { at_ms, trouble: lose }];
+        if random.chance(0.7) {
+            let to = (0..plan.sites).find(|it| *it != site && *it != other).unwrap_or(heir);
+            let cut = Self::Cut { from: site, to, both: random.chance(0.3), noticed: false, for_ms: 2_000 };
+            let ahead_ms = *random.pick(&[50, 200, 900]);
+            planned.push(Planned { at_ms: at_ms - ahead_ms, trouble: cut });
         }
         planned
     }

@@ -46,6 +46,8 @@ pub trait DiskFile: Send + std::fmt::Debug {
     fn reserve(&mut self, bytes: u64) -> io::Result<u64>;
     /// The first `bytes` of the content, or all of it if there is less.
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>>;
+    /// How long the content is, in bytes.
+    fn length(&mut self) -> io::Result<u64>;
 }
 
 /// A folder of the file system.
@@ -132,5 +134,9 @@ impl DiskFile for File {
         let mut content = vec![0; length.min(bytes)];
         self.read_exact_at(&mut content, 0)?;
         Ok(content)
+    }
+
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
     }
 }

@@ -69,6 +69,50 @@ pub enum Begin {
     HeaderFirst,
 }
 
+/// Which frames are noted to belong to a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Noting {
+    /// Those that have been flushed.
+    #[default]
+    Flushed,
+    /// Wrong: those that have been written. A crash may take them back.
+    #[cfg(feature = "testing")]
+    Written,
+}
+
+/// When the file of a segment that nobody needs any more goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Letting {
+    /// When no note names it.
+    #[default]
+    NotedFirst,
+    /// Wrong: before that is noted.
+    #[cfg(feature = "testing")]
+    FileFirst,
+}
+
+/// When a folder is said to have notes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Promise {
+    /// When it has them.
+    #[default]
+    NotesFirst,
+    /// Wrong: before.
+    #[cfg(feature = "testing")]
+    FormatFirst,
+}
+
+/// What to do when something is not there that was noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Missing {
+    /// Name it, and do nothing.
+    #[default]
+    Refused,
+    /// Wrong: start without it.
+    #[cfg(feature = "testing")]
+    Ignored,
+}
+
 /// How the log is made to be wrong; not at all, by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Flaws {
@@ -80,4 +124,12 @@ pub struct Flaws {
     pub reclaim: Reclaim,
     /// Segments that begin.
     pub begin: Begin,
+    /// Frames that are noted.
+    pub noting: Noting,
+    /// Files that go.
+    pub letting: Letting,
+    /// Folders that are made.
+    pub promise: Promise,
+    /// What is gone.
+    pub missing: Missing,
 }

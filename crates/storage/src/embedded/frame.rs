@@ -83,6 +83,23 @@ impl Header {
         bytes
     }
 
+    /// A field of a sound header, whichever segment's it is.
+    fn field(bytes: &[u8], at: usize) -> Option<u64> {
+        let is_sound = bytes.get(..8)? == SEGMENT_MAGIC
+            && xxh3_64_with_seed(&bytes[..56.min(bytes.len())], 0) == u64_at(bytes, 56)?;
+        if is_sound { u64_at(bytes, at) } else { None }
+    }
+
+    /// The store that a segment belongs to, if these bytes begin with a sound header.
+    pub(super) fn store_of(bytes: &[u8]) -> Option<u64> {
+        Self::field(bytes, 16)
+    }
+
+    /// The number of a segment, if these bytes begin with a sound header.
+    pub(super) fn number_of(bytes: &[u8]) -> Option<u64> {
+        Self::field(bytes, 24)
+    }
+
     /// The header of the segment `id`, if that is what these bytes begin with.
     pub fn decode(bytes: &[u8], id: SegmentId) -> Result<Self, NoHeader> {
         let parse = || {
@@ -186,6 +203,12 @@ pub fn decode_frame(bytes: &[u8], at: usize, id: SegmentId, checksum: Checksum) 
         payload: &padded[..length],
         bytes: whole.len(),
     })
+}
+
+/// How large the payload of a frame is that begins at `at`, as its first bytes say.
+pub(crate) fn payload_said(bytes: &[u8], at: usize) -> Option<usize> {
+    let head = bytes.get(at..)?;
+    if u32_at(head, 0)? == FRAME_MAGIC { usize::try_from(u32_at(head, 4)?).ok() } else { None }
 }
 
 /// Looks through everything from `from` on for sound frames with one of these numbers, in the order of the file.

@@ -3,16 +3,20 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, mpsc},
+    thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use super::{
     disk::Disk,
     flaws::Flaws,
     frame::{self, ENTRY_BYTES, Entry, Kind},
-    scan::sort_names,
+    notes::{Note, Notes},
+    opening::{Opening, ReadLogs, read_logs},
+    repair::{Findings, Patient},
     shards::{Found, ShardMap},
-    wal::{Layout, Wal},
+    wal::Wal,
 };
 use crate::{
     BATCH_BYTES_MAX, Batch, Flush, Log, Mark, Outcome, Position, Record, Settled, ShardId, StorageError,
@@ -56,6 +60,23 @@ struct Shared<D: Disk> {
     /// Locked one at a time; a shard's fence is read under the lock of the log that writes.
     wals: Vec<Mutex<Wal<D>>>,
     workers: usize,
+    notes: Arc<Notes<D>>,
+    /// The thread that writes notes, if there is one; it ends when the sender is dropped.
+    noting: Mutex<Option<(mpsc::Sender<()>, JoinHandle<()>)>>,
+}
+
+impl<D: Disk> Drop for Shared<D> {
+    /// What was committed since the last note is noted: then a folder that was closed in order is known in full.
+    fn drop(&mut self) {
+        let noting = self.noting.lock().ok().and_then(|mut noting| noting.take());
+        if let Some((stop, thread)) = noting {
+            drop(stop);
+            // Before the folder's lock goes: the next process writes its own notes. A panic there has shown itself.
+            let _ = thread.join();
+        }
+        // If that fails, what the last note says is as true as before.
+        let _ = self.notes.write();
+    }
 }
 
 impl<D: Disk> Shared<D> {
@@ -65,33 +86,47 @@ impl<D: Disk> Shared<D> {
 }
 
 impl<D: Disk> Logs<D> {
-    /// Reads all logs of the folder, whoever wrote them. `store` is the number that the folder was made with.
-    pub fn open(disk: D, store: u64, config: LogConfig) -> Result<Self, StorageError> {
+    /// Opens the logs in `disk`, of the folder `root`, made if there is nothing.
+    pub fn open(disk: D, root: D, config: LogConfig) -> Result<Self, StorageError> {
+        Opening::begin(disk, root, None, config)?.finish()
+    }
+
+    pub(super) fn start(
+        disk: D,
+        root: D,
+        store: u64,
+        note: Option<&Note>,
+        config: LogConfig,
+    ) -> Result<Self, StorageError> {
         let disk = Arc::new(disk);
-        let names = disk.list().map_err(|error| StorageError::io("listing the log's files", error))?;
-        let mut files = sort_names(names);
-        let workers = config.workers.max(1);
-        let count = files.keys().next_back().map_or(workers, |&last| workers.max(last.saturating_add(1)));
-        let mut found: BTreeMap<ShardId, Found> = BTreeMap::new();
-        let mut wals = Vec::with_capacity(usize::from(count));
-        for worker in 0..count {
-            let LogConfig { segment_bytes, reserve_bytes, flaws, .. } = config;
-            let layout = Layout { store, worker, segment_bytes, reserve_bytes, flaws };
-            let files = files.remove(&worker).unwrap_or_default();
-            let visit = &mut |entry: Entry<'_>| found.entry(entry.shard).or_default().add(entry);
-            wals.push(Wal::recover(Arc::clone(&disk), layout, files, visit)?);
-        }
+        let ReadLogs { mut wals, shards } = read_logs(&disk, store, note, config)?;
         // Everything has been read and found whole; only now is anything written.
-        let shards = ShardMap::from_entries(found)?;
+        let notes = Arc::new(Notes::open(root, store, wals.len(), config.flaws)?);
         for wal in &mut wals {
-            wal.resume(&shards)?;
+            wal.resume(&shards, Arc::clone(&notes))?;
         }
+        notes.write_both()?;
         let wals = wals.into_iter().map(Mutex::new).collect();
-        let shared = Arc::new(Shared { shards, wals, workers: usize::from(workers) });
+        let workers = usize::from(config.workers.max(1));
+        let shared = Arc::new(Shared { shards, wals, workers, notes, noting: Mutex::new(None) });
         for at in 0..shared.workers {
             reclaim(&shared, at)?;
         }
         Ok(Self { shared })
+    }
+
+    /// Makes logs that can be opened of what is left of them: see [`Embedded::repair`](super::Embedded::repair).
+    pub fn repair(disk: D, root: D) -> Result<Findings, StorageError> {
+        Patient { disk: Arc::new(disk), root, has_table: true }.repair()
+    }
+
+    pub(super) fn root(&self) -> &D {
+        self.shared.notes.root()
+    }
+
+    /// Notes what belongs to the folder, if that has changed: see `docs/format.md`.
+    pub fn note(&self) -> Result<(), StorageError> {
+        self.shared.notes.write()
     }
 
     /// The handle of a worker, counted from 0. Two handles of one worker share its file and take turns.
@@ -112,6 +147,26 @@ impl<D: Disk> Logs<D> {
     /// How many segments hold records: how much the table lags behind.
     pub fn segments(&self) -> usize {
         (0..self.shared.wals.len()).map(|at| self.shared.wal(at).segments()).sum()
+    }
+}
+
+impl<D: Disk + 'static> Logs<D> {
+    /// From now on a thread notes what belongs to the folder, so often, until all logs are dropped.
+    pub(super) fn note_every(&self, time: Duration) -> Result<(), StorageError> {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let notes = Arc::clone(&self.shared.notes);
+        let thread = thread::Builder::new()
+            .name("notes".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(time) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    // If it fails, the last note stands, and this is tried again.
+                    let _ = notes.write();
+                }
+            })
+            .map_err(|error| StorageError::io("starting the thread that writes notes", error))?;
+        let noting = &mut *self.shared.noting.lock().expect("a thread that was started is noted");
+        *noting = Some((stop, thread));
+        Ok(())
     }
 }
 

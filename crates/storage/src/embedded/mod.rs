@@ -4,6 +4,7 @@
 //! quipu-data/
 //!   LOCK       locked while a process works here; holds its number
 //!   FORMAT     the format and the store's own number
+//!   NOTED.1, NOTED.2   what belongs to the folder, so that nothing is missing without a word
 //!   log/       the commit point: preallocated files of frames, one sequence per worker
 //!   table/     the rows, kept by fjall, behind the log
 //! ```
@@ -17,20 +18,30 @@ mod format;
 pub mod frame;
 mod lock;
 mod logs;
+mod notes;
+mod opening;
+mod repair;
 mod scan;
 mod shards;
 mod table;
 mod wal;
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
 pub use self::{
     disk::{Disk, DiskFile, Folder},
     logs::{EmbeddedLog, LogConfig, Logs},
+    repair::{Findings, Remedy},
     table::{FjallTable, TABLE_FILES_MAX},
 };
 use crate::StorageError;
+use format::{Format, Wholeness};
 use lock::FolderLock;
+use opening::Opening;
+use repair::Patient;
+
+/// What belongs to a folder is noted so often.
+const NOTE_EVERY: Duration = Duration::from_millis(500);
 
 /// A folder, opened and locked.
 ///
@@ -56,22 +67,69 @@ use lock::FolderLock;
 pub struct Embedded {
     logs: Logs<Folder>,
     table: Arc<FjallTable>,
+    format: Format,
 }
 
 impl Embedded {
     /// Opens the folder, created if it does not exist. The lock is held until this and every log and table that
     /// came from it are dropped.
     pub fn open(folder: &Path, config: LogConfig) -> Result<Self, StorageError> {
+        match Self::open_repaired(folder, config)? {
+            opened if opened.is_repaired() => {
+                Err(StorageError::Repaired { folder: folder.display().to_string() })
+            }
+            opened => Ok(opened),
+        }
+    }
+
+    /// The same for those who treat the folder as a copy, as one has to be that was repaired.
+    pub fn open_repaired(folder: &Path, config: LogConfig) -> Result<Self, StorageError> {
         let failed = |error| StorageError::io(format!("creating {}", folder.display()), error);
         fs::create_dir_all(folder).map_err(failed)?;
         let lock = Arc::new(FolderLock::take(folder)?);
-        let store = format::open(folder)?;
+        let table = folder.join("table");
+        let holds_table = (!is_empty(&table).map_err(failed)?).then(|| table.display().to_string());
         let disk = Folder::create(folder.join("log")).map_err(failed)?.under(Arc::clone(&lock));
         // The log's folder must not vanish with what is committed in it.
-        Folder::create(folder).and_then(|folder| folder.sync_names()).map_err(failed)?;
-        let logs = Logs::open(disk, store, config)?;
-        let table = Arc::new(FjallTable::open(&folder.join("table"), lock)?);
-        Ok(Self { logs, table })
+        let root = Folder::create(folder).map_err(failed)?;
+        root.sync_names().map_err(failed)?;
+        let is_noted = Format::read(&root)?.is_some_and(Format::has_notes);
+        if is_noted && holds_table.is_none() {
+            let missing = vec![format!("{} is gone: it held all rows", table.display())];
+            return Err(StorageError::Missing { missing });
+        }
+        let opening = Opening::begin(disk, root, holds_table, config)?;
+        let table = FjallTable::open(&table, lock)?;
+        table.belong_to(opening.format.store, is_noted)?;
+        let format = opening.format.with_notes();
+        let logs = opening.finish()?;
+        logs.note_every(NOTE_EVERY)?;
+        Ok(Self { logs, table: Arc::new(table), format })
+    }
+
+    /// Was the folder repaired, and not restored since?
+    pub fn is_repaired(&self) -> bool {
+        self.format.wholeness == Wholeness::Repaired
+    }
+
+    /// The folder was restored: it stands for what it holds. Durable when it returns.
+    pub fn set_restored(&mut self) -> Result<(), StorageError> {
+        if self.is_repaired() {
+            self.format.wholeness = Wholeness::Whole;
+            self.format.write(self.logs.root())?;
+        }
+        Ok(())
+    }
+
+    /// Says what is missing or damaged in a folder that is not in use, and what a repair would lose. Changes nothing.
+    pub fn examine(folder: &Path) -> Result<Findings, StorageError> {
+        patient(folder)?.1.examine()
+    }
+
+    /// Makes a folder one that can be opened and restored, of what is left of it.
+    pub fn repair(folder: &Path) -> Result<Findings, StorageError> {
+        let (_lock, patient) = patient(folder)?;
+        patient.repair()
     }
 
     /// The log of a worker, counted from 0.
@@ -90,5 +148,24 @@ impl Embedded {
     /// How many segments hold records: how much the table lags behind.
     pub fn segments(&self) -> usize {
         self.logs.segments()
+    }
+}
+
+fn patient(folder: &Path) -> Result<(FolderLock, Patient<Folder>), StorageError> {
+    let failed = |error| StorageError::io(format!("reading {}", folder.display()), error);
+    fs::read_dir(folder).map_err(failed)?;
+    let lock = FolderLock::take(folder)?;
+    let disk = Arc::new(Folder::create(folder.join("log")).map_err(failed)?);
+    let root = Folder::create(folder).map_err(failed)?;
+    let has_table = !is_empty(&folder.join("table")).map_err(failed)?;
+    Ok((lock, Patient { disk, root, has_table }))
+}
+
+/// Is there nothing in a folder, or no folder?
+fn is_empty(folder: &Path) -> io::Result<bool> {
+    match fs::read_dir(folder) {
+        Ok(mut entries) => Ok(entries.next().is_none()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        Err(error) => Err(error),
     }
 }

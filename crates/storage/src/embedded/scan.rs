@@ -9,6 +9,7 @@ use super::{
     disk::{Disk, DiskFile},
     flaws::{Flaws, Gaps},
     frame::{self, Entry, Frame, HEADER_BYTES, Header, Kind, NoHeader, SegmentId},
+    notes::Held,
 };
 use crate::{Position, ShardId, StorageError};
 
@@ -17,11 +18,17 @@ use crate::{Position, ShardId, StorageError};
 pub(super) struct Segment {
     pub name: String,
     pub number: u64,
+    /// The number of its first frame.
+    pub first: u64,
+    /// Up to here it holds frames that were flushed.
+    pub bytes: u64,
     /// The newest position of each shard that has a batch in it.
     pub newest: BTreeMap<ShardId, Position>,
     /// Whether every flush of the file went well, as far as this process knows. A file of which that is not known
     /// is not used again: what the system still holds of it may be older than what it says.
     pub reusable: bool,
+    /// It is noted that the segment does not belong to the log any more: it is not noted again.
+    pub released: bool,
 }
 
 /// What the files of one worker are, by their names.
@@ -88,6 +95,8 @@ pub(super) struct Scanner<'a, D> {
     pub flaws: Flaws,
     /// Frames from this number on are not looked at.
     pub until: u64,
+    /// Frames up to this one are noted to have been flushed.
+    pub noted: u64,
 }
 
 /// A segment with a sound header.
@@ -126,6 +135,33 @@ impl<D: Disk> Scanner<'_, D> {
 
     fn id(&self, number: u64) -> SegmentId {
         SegmentId { store: self.store, worker: self.worker, number }
+    }
+
+    /// What is gone of the segments that were noted, in words.
+    pub(super) fn missing(
+        &self,
+        held: &Held,
+        segments: &BTreeMap<u64, String>,
+    ) -> Result<Vec<String>, StorageError> {
+        let mut missing = Vec::new();
+        for (at, piece) in held.segments.iter().enumerate() {
+            let (first, last) = held.frames(at);
+            let held = format!("it held the group commits {first} to {last} of worker {}", self.worker);
+            let name = segment_name(self.worker, piece.number);
+            let file = self.disk.describe(&name);
+            if !segments.contains_key(&piece.number) {
+                missing.push(format!("{file} is gone: {held}"));
+                continue;
+            }
+            let length = self.disk.open(&name).and_then(|mut file| file.length());
+            let length = length.map_err(|error| StorageError::io(format!("reading {file}"), error))?;
+            if length < piece.bytes {
+                missing.push(format!("{file} has {length} bytes, and had {}: {held}", piece.bytes));
+            } else if self.header(piece.number, &name)?.is_none() {
+                missing.push(format!("{file} has no sound header any more: {held}"));
+            }
+        }
+        Ok(missing)
     }
 
     fn read(&self, name: &str, bytes: usize) -> Result<Vec<u8>, StorageError> {
@@ -181,7 +217,11 @@ impl<D: Disk> Scanner<'_, D> {
         scanned.synced = told.max(header.first.saturating_sub(1)).max(scanned.synced);
         let last = next.is_none();
         let mut newest = BTreeMap::new();
+        let mut flushed = HEADER_BYTES;
         for frame in frames {
+            if frame.sequence <= scanned.synced {
+                flushed += frame.bytes;
+            }
             let entries = frame::decode_entries(frame.payload).ok_or_else(|| {
                 self.corrupt(name, end, "a sound frame holds something that is not an entry")
             })?;
@@ -200,8 +240,11 @@ impl<D: Disk> Scanner<'_, D> {
         scanned.segments.push(Segment {
             name: name.clone(),
             number: header.id.number,
+            first: header.first,
+            bytes: flushed as u64,
             newest,
             reusable: false,
+            released: false,
         });
         Ok(())
     }
@@ -237,8 +280,8 @@ impl<D: Disk> Scanner<'_, D> {
         if self.flaws.gaps != Gaps::Refused {
             return Ok(());
         }
-        // How far the frames must go: to the next segment's first, or as far as a running log knows they do.
-        let known = if self.until == u64::MAX { 0 } else { self.until };
+        // How far the frames must go: to the next segment's first, or as far as a running log or a note knows they do.
+        let known = if self.until == u64::MAX { self.noted.saturating_add(1) } else { self.until };
         let required = next.map_or(known, |next| next.min(self.until));
         if expected < required {
             let why = format!("frames {expected} to {} were committed and are not sound", required - 1);

@@ -37,6 +37,8 @@ const SLICE: &str = "slice-";
 const NOTES_MAX: usize = 256;
 /// The key of that row, among the floors. Theirs have two bytes.
 const NOTED: &[u8] = b"noted";
+/// The key of the row, among the floors, that says which store the table belongs to.
+const STORE: &[u8] = b"store";
 
 /// The rows of a folder.
 pub struct FjallTable {
@@ -143,6 +145,21 @@ impl FjallTable {
         // A crash may have come between the floor and what lies below it.
         table.sweep()?;
         Ok(table)
+    }
+
+    /// Demands that the table says that it belongs to this store, or lets it say so.
+    pub(super) fn belong_to(&self, store: u64, is_known: bool) -> Result<(), StorageError> {
+        let said = self.floors.get(STORE).map_err(failed("reading"))?;
+        if said.as_deref() == Some(&store.to_le_bytes()[..]) {
+            return Ok(());
+        }
+        if is_known {
+            let why = if said.is_some() { "is that of another folder" } else { "has lost its rows" };
+            return Err(StorageError::Missing { missing: vec![format!("the table {why}")] });
+        }
+        let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
+        batch.insert(&self.floors, STORE, store.to_le_bytes());
+        batch.commit().map_err(failed("writing to"))
     }
 
     fn write_lock(&self) -> MutexGuard<'_, ()> {

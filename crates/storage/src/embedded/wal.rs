@@ -11,8 +11,9 @@ use std::{
 
 use super::{
     disk::{Disk, DiskFile},
-    flaws::{Begin, Flaws, Reclaim},
+    flaws::{Begin, Flaws, Letting, Reclaim},
     frame::{self, Entry, HEADER_BYTES, Header, Kind, SegmentId},
+    notes::{Held, Notes, Piece},
     scan::{Files, Scanner, Segment, segment_name, spare_name},
 };
 use crate::{Position, ShardId, StorageError};
@@ -70,6 +71,8 @@ pub(super) trait Shards {
 pub(super) struct Wal<D: Disk> {
     disk: Arc<D>,
     layout: Layout,
+    /// Set when the log has been read and found whole.
+    notes: Option<Arc<Notes<D>>>,
     sealed: VecDeque<Segment>,
     active: Option<Active<D::File>>,
     spares: Vec<String>,
@@ -93,11 +96,11 @@ impl<D: Disk> Wal<D> {
     pub(super) fn recover(
         disk: Arc<D>,
         layout: Layout,
-        files: Files,
+        (files, noted): (Files, u64),
         visit: &mut dyn FnMut(Entry<'_>),
     ) -> Result<Self, StorageError> {
         let Layout { store, worker, flaws, .. } = layout;
-        let scanner = Scanner { disk: disk.as_ref(), store, worker, flaws, until: u64::MAX };
+        let scanner = Scanner { disk: disk.as_ref(), store, worker, flaws, until: u64::MAX, noted };
         let scanned = scanner.scan(&files.segments, visit)?;
         let pending: VecDeque<_> = scanned
             .tail
@@ -107,6 +110,7 @@ impl<D: Disk> Wal<D> {
         Ok(Self {
             disk,
             layout,
+            notes: None,
             active: None,
             spares: files.spares,
             abandoned: scanned.unbegun,
@@ -122,8 +126,30 @@ impl<D: Disk> Wal<D> {
     }
 
     /// After recovery: begins a new segment if there is anything to continue.
-    pub(super) fn resume(&mut self, shards: &dyn Shards) -> Result<(), StorageError> {
+    pub(super) fn resume(&mut self, shards: &dyn Shards, notes: Arc<Notes<D>>) -> Result<(), StorageError> {
+        self.notes = Some(notes);
         if self.doubtful { self.begin_segment(shards, 0) } else { Ok(()) }
+    }
+
+    /// What belongs to this log. A segment whose frames all stand in the next one again is not named: its header may
+    /// never have been flushed.
+    fn held(&self) -> Held {
+        let active = self.active.iter().map(|active| &active.segment);
+        let all = self.sealed.iter().chain(active).filter(|segment| !segment.released);
+        let all: Vec<&Segment> = all.collect();
+        let is_in_force =
+            |at: usize| all.get(at + 1).is_none_or(|next: &&Segment| all[at].first < next.first);
+        let segments = (0..all.len()).filter(|at| is_in_force(*at)).map(|at| {
+            let Segment { number, first, bytes, .. } = *all[at];
+            Piece { number, first, bytes }
+        });
+        Held { synced: self.synced, segments: segments.collect() }
+    }
+
+    fn note(&self) {
+        if let Some(notes) = &self.notes {
+            notes.set(self.layout.worker, self.held());
+        }
     }
 
     /// Whether nothing waits to be flushed.
@@ -198,6 +224,9 @@ impl<D: Disk> Wal<D> {
         // A failed write leaves the file in doubt, like a failed flush.
         self.doubtful |= active.file.write_at(active.end, &bytes).is_err();
         active.end += bytes.len() as u64;
+        if let Some(notes) = &self.notes {
+            notes.wrote(self.layout.worker, sequence);
+        }
         self.pending.push_back(Pending { sequence, payload, reported: false });
         sequence
     }
@@ -211,6 +240,10 @@ impl<D: Disk> Wal<D> {
             }
             if active.file.sync().is_ok() {
                 self.synced = self.next - 1;
+                active.segment.bytes = active.end;
+                if let Some(notes) = &self.notes {
+                    notes.advance(self.layout.worker, self.synced, active.end);
+                }
                 self.pending.clear();
                 return Ok(());
             }
@@ -282,8 +315,17 @@ impl<D: Disk> Wal<D> {
                 shards.stored(entry.shard, entry.position);
             }
         }
-        let segment = Segment { name, number, newest, reusable: true };
-        let active = Active { segment, file, end: (HEADER_BYTES + frames.len()) as u64, reserved };
+        let end = (HEADER_BYTES + frames.len()) as u64;
+        let segment = Segment {
+            name,
+            number,
+            first: header.first,
+            bytes: end,
+            newest,
+            reusable: true,
+            released: false,
+        };
+        let active = Active { segment, file, end, reserved };
         if let Some(before) = self.active.replace(active) {
             self.sealed.push_back(Segment { reusable: sound, ..before.segment });
         }
@@ -292,6 +334,7 @@ impl<D: Disk> Wal<D> {
         self.doubtful = false;
         self.abandoned.pop();
         self.remove_abandoned();
+        self.note();
         Ok(())
     }
 
@@ -345,21 +388,36 @@ impl<D: Disk> Wal<D> {
         }
         // A file that could not be removed would stand between segments that no longer follow each other.
         self.remove_abandoned();
-        while let Some(segment) = self.sealed.front().filter(|_| self.abandoned.is_empty()) {
+        if !self.abandoned.is_empty() {
+            return Ok(());
+        }
+        let is_free = |segment: &&Segment| {
             let mut shards = segment.newest.iter();
-            let free = match self.layout.flaws.reclaim {
+            match self.layout.flaws.reclaim {
                 Reclaim::AllPassed => shards.all(|(&shard, &newest)| passed(shard, newest)),
                 #[cfg(feature = "testing")]
                 Reclaim::AnyPassed => shards.any(|(&shard, &newest)| passed(shard, newest)),
-            };
-            if !free {
-                break;
             }
+        };
+        let free = self.sealed.iter().take_while(is_free).count();
+        if free > 0 && self.layout.flaws.letting == Letting::NotedFirst {
+            self.release(free)?;
+        }
+        for _ in 0..free {
+            let Some(segment) = self.sealed.front() else { break };
             let spare = (segment.reusable && !idle).then(|| spare_name(self.layout.worker, segment.number));
             let name = segment.name.clone();
             self.retire(&name, spare).map_err(|error| self.file_error("reclaiming", &name, error))?;
         }
+        self.note();
         Ok(())
+    }
+
+    /// Notes durably that the oldest segments do not belong to the log any more: then their files may go.
+    fn release(&mut self, oldest: usize) -> Result<(), StorageError> {
+        self.sealed.iter_mut().take(oldest).for_each(|segment| segment.released = true);
+        self.note();
+        self.notes.as_ref().map_or(Ok(()), |notes| notes.write_both())
     }
 
     /// Lets go of the oldest segment's file; it becomes a spare if it may and more are wanted.
@@ -390,7 +448,8 @@ impl<D: Disk> Wal<D> {
     /// Shows the entries of all frames that are durable or reported, read from the files.
     pub(super) fn read(&self, visit: &mut dyn FnMut(Entry<'_>)) -> Result<(), StorageError> {
         let Layout { store, worker, flaws, .. } = self.layout;
-        let scanner = Scanner { disk: self.disk.as_ref(), store, worker, flaws, until: self.synced + 1 };
+        let until = self.synced + 1;
+        let scanner = Scanner { disk: self.disk.as_ref(), store, worker, flaws, until, noted: 0 };
         let segments = self.sealed.iter().chain(self.active.iter().map(|active| &active.segment));
         scanner.scan(&segments.map(|segment| (segment.number, segment.name.clone())).collect(), visit)?;
         for frame in self.pending.iter().filter(|frame| frame.reported) {

@@ -15,8 +15,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::{Position, Row, ShardId, Slice, embedded::frame::SegmentId};
 
-/// The format that this version writes, and the only one so far.
-pub(super) const FORMAT: u32 = 1;
+/// The format that this version writes: each frame is followed by a [mark](MARK_BYTES).
+pub(super) const FORMAT: u32 = 2;
+/// The format of earlier versions, without marks.
+const FORMAT_UNMARKED: u32 = 1;
+/// Bytes of what follows a frame: it shows, with the zeros that the frame was written over, how much of it was written.
+pub(super) const MARK_BYTES: usize = 8;
+const MARK_MAGIC: [u8; 4] = *b"QEND";
 /// Bytes of the file's header.
 pub(super) const HEADER_BYTES: usize = 64;
 
@@ -36,6 +41,21 @@ fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
+/// What follows a frame with so large a payload.
+pub(super) fn mark(payload: usize) -> [u8; MARK_BYTES] {
+    let length = u32::try_from(payload).expect("a payload is smaller than a file");
+    let mut mark = [0; MARK_BYTES];
+    mark[..4].copy_from_slice(&MARK_MAGIC);
+    mark[4..].copy_from_slice(&length.to_le_bytes());
+    mark
+}
+
+/// How large the payload is before this mark, if it is one.
+pub(super) fn marked(bytes: &[u8]) -> Option<usize> {
+    let (magic, _) = bytes.split_at_checked(4)?;
+    if magic == MARK_MAGIC { usize::try_from(u32_at(bytes, 4)?).ok() } else { None }
+}
+
 /// What stands at the beginning of the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Header {
@@ -45,6 +65,8 @@ pub(super) struct Header {
     pub(super) number: u64,
     /// So many frames were on the device before the file got its name.
     pub(super) first_frames: u64,
+    /// Are frames followed by marks?
+    pub(super) has_marks: bool,
 }
 
 /// Why bytes are no header.
@@ -64,7 +86,8 @@ impl Header {
     pub(super) fn encode(self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+        let format = if self.has_marks { FORMAT } else { FORMAT_UNMARKED };
+        bytes[8..12].copy_from_slice(&format.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.state.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.number.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.first_frames.to_le_bytes());
@@ -83,7 +106,7 @@ impl Header {
         if xxh3_64_with_seed(head, 0) != sum {
             return Err(NoHeader::Damaged);
         }
-        if format != FORMAT {
+        if ![FORMAT_UNMARKED, FORMAT].contains(&format) {
             return Err(NoHeader::Format(format));
         }
         let fields = || {
@@ -91,6 +114,7 @@ impl Header {
                 state: u64_at(bytes, 16)?,
                 number: u64_at(bytes, 24)?,
                 first_frames: u64_at(bytes, 32)?,
+                has_marks: format == FORMAT,
             })
         };
         fields().ok_or(NoHeader::Damaged)
@@ -197,7 +221,9 @@ mod tests {
 
     #[test]
     fn a_header_tells_another_file_from_damage_and_from_another_format() {
-        let header = Header { state: 1, number: 2, first_frames: 3 };
+        let header = Header { state: 1, number: 2, first_frames: 3, has_marks: true };
+        let unmarked = Header { has_marks: false, ..header };
+        assert_eq!(Header::decode(&unmarked.encode()), Ok(unmarked));
         let bytes = header.encode();
         assert_eq!(Header::decode(&bytes), Ok(header));
         assert_eq!(
@@ -209,9 +235,9 @@ mod tests {
         other[20] ^= 1;
         assert_eq!(Header::decode(&other), Err(NoHeader::Damaged));
         let mut newer = bytes;
-        newer[8] = 2;
+        newer[8] = 3;
         let sum = xxh3_64_with_seed(&newer[..56], 0);
         newer[56..].copy_from_slice(&sum.to_le_bytes());
-        assert_eq!(Header::decode(&newer), Err(NoHeader::Format(2)));
+        assert_eq!(Header::decode(&newer), Err(NoHeader::Format(3)));
     }
 }

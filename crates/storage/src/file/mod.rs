@@ -9,7 +9,8 @@
 //!
 //! All of it is in memory too (`image.rs`), so that nothing has to be read from a file that is in doubt: after a failed
 //! write or flush the whole file is written again under another name, flushed, and renamed (`writer.rs`). The same is
-//! done when half of the file has become garbage. The bytes are in `entry.rs` and `docs/format.md`.
+//! done when half of the file has become garbage. The bytes are in `entry.rs` and `docs/format.md`, what a torn end is and what
+//! damage in `reader.rs`.
 //!
 //! It is for one shard of some thousand rows, and works with more. Whoever opens the file has it alone: it is locked
 //! ([`SingleFile`]), and stays so through renaming.
@@ -19,6 +20,7 @@ mod image;
 mod log;
 mod nowhere;
 mod place;
+mod reader;
 mod table;
 mod writer;
 
@@ -28,8 +30,11 @@ use std::{
 };
 
 use self::{image::Image, writer::Writer};
-pub use self::{log::FileLog, nowhere::Nowhere, place::SingleFile, table::FileTable};
-use crate::{StorageError, embedded::Disk};
+pub use self::{log::FileLog, nowhere::Nowhere, place::SingleFile, reader::Ending, table::FileTable};
+use crate::{
+    StorageError,
+    embedded::{Disk, DiskFile},
+};
 
 /// A store in one file.
 ///
@@ -64,13 +69,75 @@ struct State<D: Disk> {
 }
 
 impl StateFile<SingleFile> {
-    /// Opens the file, made if it does not exist or is empty. It is locked until this and every log and table that came
+    /// Opens the file, made if it does not exist. It is locked until this and every log and table that came
     /// from it are dropped.
     pub fn open(path: &Path) -> Result<Self, StorageError> {
         let disk = SingleFile::at(path)?;
         let name = disk.name();
         Self::on(disk, &name)
     }
+
+    /// Says what is wrong with a file that is not in use; `None`: nothing. Changes nothing.
+    pub fn examine(path: &Path) -> Result<Option<Damage>, StorageError> {
+        let disk = SingleFile::at(path)?;
+        let name = disk.name();
+        let bytes = read_all(&disk, &name)?.1;
+        let why = match (bytes.is_empty(), reader::read(&bytes, Ending::default())) {
+            (true, _) => {
+                StorageError::Corrupt { file: disk.describe(&name), offset: 0, why: "it is empty".into() }
+            }
+            (_, Ok(_)) => return Ok(None),
+            (_, Err(why)) => why.of(&disk.describe(&name)),
+        };
+        if !why.is_damage() {
+            return Err(why);
+        }
+        let used = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let (frames_kept, end) =
+            reader::read_front(&bytes).map_or((0, 0), |(read, _)| (read.sequence, read.end));
+        Ok(Some(Damage { why, frames_kept, bytes_lost: used.saturating_sub(end) as u64 }))
+    }
+
+    /// Makes a file of what stands before the damage. The damaged one stays beside it, under another name. Returns what
+    /// was wrong.
+    ///
+    /// What is made is like an old copy: what it has may have been handed over since.
+    pub fn repair(path: &Path) -> Result<Option<Damage>, StorageError> {
+        let Some(damage) = Self::examine(path)? else { return Ok(None) };
+        let disk = SingleFile::at(path)?;
+        let name = disk.name();
+        let (file, bytes) = read_all(&disk, &name)?;
+        let Ok((read, _)) = reader::read_front(&bytes) else { return Err(damage.why) };
+        let failed = |error| StorageError::io(format!("setting {} aside", disk.describe(&name)), error);
+        let aside = disk.path_of(&format!("{name}.damaged"));
+        std::fs::copy(disk.path_of(&name), &aside).map_err(failed)?;
+        std::fs::File::open(&aside).and_then(|aside| aside.sync_all()).map_err(failed)?;
+        Writer::make(disk, &name, file, read.image)?;
+        Ok(Some(damage))
+    }
+}
+
+/// What is wrong with a file.
+#[derive(Debug)]
+pub struct Damage {
+    /// In words.
+    pub why: StorageError,
+    /// So many frames stand before the damage, each of them a group of counts that was stored in one go, or more.
+    pub frames_kept: u64,
+    /// So many bytes behind them hold something.
+    pub bytes_lost: u64,
+}
+
+fn read_all(disk: &SingleFile, name: &str) -> Result<(std::fs::File, Vec<u8>), StorageError> {
+    let failed = |error: std::io::Error| match error.kind() {
+        std::io::ErrorKind::WouldBlock => {
+            StorageError::Locked { folder: disk.describe(name), holder: "another process".to_owned() }
+        }
+        _ => StorageError::io(format!("reading {}", disk.describe(name)), error),
+    };
+    let mut file = disk.open(name).map_err(failed)?;
+    let bytes = file.read_start(usize::MAX).map_err(failed)?;
+    Ok((file, bytes))
 }
 
 impl StateFile<Nowhere> {
@@ -81,9 +148,14 @@ impl StateFile<Nowhere> {
 }
 
 impl<D: Disk> StateFile<D> {
-    /// Opens a file of this name, made if it does not exist or is empty.
+    /// Opens a file of this name, made if it does not exist.
     pub fn on(disk: D, name: &str) -> Result<Self, StorageError> {
-        let (writer, image) = Writer::open(disk, name)?;
+        Self::with(disk, name, Ending::default())
+    }
+
+    /// The same, with what tests choose to see themselves catch it.
+    pub fn with(disk: D, name: &str, ending: Ending) -> Result<Self, StorageError> {
+        let (writer, image) = Writer::open(disk, name, ending)?;
         Ok(Self { shared: Arc::new(Mutex::new(State { image, writer })) })
     }
 

@@ -56,4 +56,8 @@ impl DiskFile for Nowhere {
     fn read_start(&mut self, _: usize) -> io::Result<Vec<u8>> {
         Ok(Vec::new())
     }
+
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(0)
+    }
 }

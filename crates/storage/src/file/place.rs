@@ -57,7 +57,7 @@ impl SingleFile {
         }
     }
 
-    fn path_of(&self, name: &str) -> PathBuf {
+    pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.with_file_name(name)
     }
 }

@@ -4,8 +4,9 @@
 //! a failed write or flush has left in a file cannot be known, and is not asked: nothing more is written to such a file.
 
 use super::{
-    entry::{self, Entry, FORMAT, HEADER_BYTES, Header, NoHeader},
+    entry::{self, Entry, HEADER_BYTES, Header, MARK_BYTES},
     image::Image,
+    reader::{self, Ending, RESERVE_BYTES, Read},
 };
 use crate::{
     StorageError,
@@ -19,8 +20,6 @@ use std::{
     io,
 };
 
-/// So much is reserved at a time, in bytes: what is written within has its place on the disk.
-const RESERVE_BYTES: u64 = 16 * 1024;
 /// A new file is divided into frames of about this many bytes.
 const FRAME_BYTES_AIM: usize = 1024 * 1024;
 /// Smaller files are not written anew to make them smaller, in bytes.
@@ -44,47 +43,24 @@ pub(super) struct Writer<D: Disk> {
     doubtful: bool,
 }
 
-/// A file that was read.
-struct Read {
-    header: Header,
-    image: Image,
-    end: usize,
-    first_bytes: usize,
-    sequence: u64,
-    /// Where frames begin that nothing tells to be on the device.
-    unsure_from: usize,
-    is_torn: bool,
-}
-
 impl<D: Disk> Writer<D> {
     /// Opens the file and reads it all; makes it if there is none.
-    pub(super) fn open(disk: D, name: &str) -> Result<(Self, Image), StorageError> {
+    pub(super) fn open(disk: D, name: &str, ending: Ending) -> Result<(Self, Image), StorageError> {
         let failed = |doing: &str, error| failed(&disk, doing, name, error);
-        let mut file = open_or_create(&disk, name).map_err(|error| failed("opening", error))?;
+        let (mut file, is_new) = open_or_create(&disk, name).map_err(|error| failed("opening", error))?;
         let bytes = file.read_start(usize::MAX).map_err(|error| failed("reading", error))?;
         if bytes.is_empty() {
-            let state = RandomState::new().hash_one(std::process::id());
-            let header = Header { state, number: 0, first_frames: 0 };
-            let name = name.to_owned();
-            let mut writer = Self {
-                disk,
-                name,
-                file,
-                header,
-                end: 0,
-                reserved: 0,
-                first_bytes: 0,
-                sequence: 0,
-                doubtful: true,
-            };
-            let mut image = Image::default();
-            writer.write_anew(&mut image)?;
-            return Ok((writer, image));
+            let names = disk.list().map_err(|error| failed("opening", error))?;
+            if !is_new && !names.contains(&notice_of(name)) {
+                let why = "it is empty, and was not when it was made".to_owned();
+                return Err(StorageError::Corrupt { file: disk.describe(name), offset: 0, why });
+            }
+            return Self::make(disk, name, file, Image::default());
         }
         let Read { header, mut image, end, first_bytes, sequence, unsure_from, is_torn } =
-            read(&bytes).map_err(|why| why.of(&disk.describe(name)))?;
+            reader::read(&bytes, ending).map_err(|why| why.of(&disk.describe(name)))?;
         // What was read may be in the system's memory only: it is written again before anyone acts on it.
-        if !is_torn && unsure_from < end {
+        if !is_torn && header.has_marks && unsure_from < end {
             let again = &bytes[unsure_from..end];
             let flushed = file.write_at(unsure_from as u64, again).and_then(|()| file.sync());
             flushed.map_err(|error| failed("writing to", error))?;
@@ -98,10 +74,42 @@ impl<D: Disk> Writer<D> {
             reserved: bytes.len() as u64,
             first_bytes: first_bytes as u64,
             sequence,
-            doubtful: is_torn,
+            // A file of an earlier version gets marks.
+            doubtful: is_torn || !header.has_marks,
         };
         writer.ready(&mut image)?;
+        writer.remove_notice()?;
         Ok((writer, image))
+    }
+
+    /// Makes a state with this content, in place of the file that was opened.
+    pub(super) fn make(
+        disk: D,
+        name: &str,
+        file: D::File,
+        mut image: Image,
+    ) -> Result<(Self, Image), StorageError> {
+        let state = RandomState::new().hash_one(std::process::id());
+        let header = Header { state, number: 0, first_frames: 0, has_marks: true };
+        let mut writer = Self {
+            disk,
+            name: name.to_owned(),
+            file,
+            header,
+            end: 0,
+            reserved: 0,
+            first_bytes: 0,
+            sequence: 0,
+            doubtful: true,
+        };
+        writer.write_anew(&mut image)?;
+        writer.remove_notice()?;
+        Ok((writer, image))
+    }
+
+    /// The file has been made: from now on it is not empty.
+    fn remove_notice(&self) -> Result<(), StorageError> {
+        remove_if_there(&self.disk, &notice_of(&self.name)).map_err(|error| self.failed("making", error))
     }
 
     /// Makes sure that the file can be appended to. After an error nothing has changed.
@@ -111,10 +119,11 @@ impl<D: Disk> Writer<D> {
 
     /// Appends entries as one frame, on the device when this returns.
     pub(super) fn append(&mut self, payload: &[u8]) -> Result<(), AppendError> {
-        let mut bytes = Vec::with_capacity(frame::frame_bytes(payload.len()));
+        let mut bytes = Vec::with_capacity(frame::frame_bytes(payload.len()) + MARK_BYTES);
         let sequence = self.sequence + 1;
         let id = self.header.id();
         frame::encode_frame(&mut bytes, id, sequence, self.sequence, payload, Checksum::Whole);
+        bytes.extend_from_slice(&entry::mark(payload.len()));
         let end = self.end + bytes.len() as u64;
         self.reserve(end).map_err(AppendError::NotStored)?;
         // Whatever fails from here on may have stored it.
@@ -135,14 +144,15 @@ impl<D: Disk> Writer<D> {
     /// Writes all that there is to a new file, which takes the name of the old one. After an error the old one is what
     /// it was; if even that is not known, it is [tried again](Self::ready) before anything else.
     pub(super) fn write_anew(&mut self, image: &mut Image) -> Result<(), StorageError> {
-        let mut header =
-            Header { number: self.header.number.wrapping_add(1), first_frames: 0, ..self.header };
+        let number = self.header.number.wrapping_add(1);
+        let mut header = Header { number, first_frames: 0, has_marks: true, ..self.header };
         let mut bytes = vec![0; HEADER_BYTES];
         for payload in payloads(image.entries()) {
             let told = header.first_frames;
             header.first_frames += 1;
             let id = header.id();
             frame::encode_frame(&mut bytes, id, header.first_frames, told, &payload, Checksum::Whole);
+            bytes.extend_from_slice(&entry::mark(payload.len()));
         }
         bytes[..HEADER_BYTES].copy_from_slice(&header.encode());
         let draft = format!("{}.new", self.name);
@@ -169,10 +179,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn write_draft(&self, draft: &str, bytes: &[u8]) -> io::Result<(D::File, u64)> {
-        match self.disk.remove(draft) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_there(&self.disk, draft)?;
         let mut file = self.disk.create(draft)?;
         let reserved = file.reserve((bytes.len() as u64).next_multiple_of(RESERVE_BYTES))?;
         file.write_at(0, bytes)?;
@@ -228,87 +235,48 @@ fn failed<D: Disk>(disk: &D, doing: &str, name: &str, error: io::Error) -> Stora
     }
 }
 
-fn open_or_create<D: Disk>(disk: &D, name: &str) -> io::Result<D::File> {
+/// While this file is there, the one beside it is being made, and may be empty.
+fn notice_of(name: &str) -> String {
+    format!("{name}.making")
+}
+
+fn remove_if_there<D: Disk>(disk: &D, name: &str) -> io::Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+/// The file, and whether it is made now. A notice of that is on the device first: a file that is empty without one was
+/// emptied.
+fn open_or_create<D: Disk>(disk: &D, name: &str) -> io::Result<(D::File, bool)> {
     match disk.open(name) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => match disk.create(name) {
-            // Somebody else was faster.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => disk.open(name),
-            other => other,
-        },
-        other => other,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened.map(|file| (file, false)),
+    }
+    match disk.create(&notice_of(name)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => disk.sync_names()?,
+    }
+    match disk.create(name) {
+        // Somebody else was faster.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            disk.open(name).map(|file| (file, false))
+        }
+        made => made.map(|file| (file, true)),
     }
 }
 
 /// Divides entries into payloads.
 fn payloads<'a>(entries: impl Iterator<Item = Entry<'a>>) -> Vec<Vec<u8>> {
-    let mut payloads: Vec<Vec<u8>> = Vec::new();
+    // At least one, so that a file that has nothing but a header has lost something.
+    let (mut payloads, mut last) = (Vec::new(), Vec::new());
     for entry in entries {
-        match payloads.last_mut() {
-            Some(last) if last.len() < FRAME_BYTES_AIM => entry.encode(last),
-            _ => {
-                let mut first = Vec::new();
-                entry.encode(&mut first);
-                payloads.push(first);
-            }
+        if last.len() >= FRAME_BYTES_AIM {
+            payloads.push(std::mem::take(&mut last));
         }
+        entry.encode(&mut last);
     }
+    payloads.push(last);
     payloads
-}
-
-/// Why a file cannot be read.
-enum Unreadable {
-    Corrupt { offset: usize, why: String },
-    Format(u32),
-    Image(StorageError),
-}
-
-impl Unreadable {
-    fn of(self, file: &str) -> StorageError {
-        let file = file.to_owned();
-        match self {
-            Self::Corrupt { offset, why } => StorageError::Corrupt { file, offset: offset as u64, why },
-            Self::Format(found) => StorageError::UnknownFormat { file, found, known: FORMAT },
-            Self::Image(error) => error,
-        }
-    }
-}
-
-fn read(bytes: &[u8]) -> Result<Read, Unreadable> {
-    let corrupt = |offset, why: String| Unreadable::Corrupt { offset, why };
-    let header = Header::decode(bytes).map_err(|why| match why {
-        NoHeader::Format(found) => Unreadable::Format(found),
-        NoHeader::Damaged => corrupt(0, "its header is not sound".to_owned()),
-        NoHeader::OtherFile => corrupt(0, "it is no state file: it begins with something else".to_owned()),
-    })?;
-    let id = header.id();
-    let mut image = Image::default();
-    let (mut end, mut sequence) = (HEADER_BYTES, 0);
-    let (mut first_bytes, mut last_from) = (HEADER_BYTES, HEADER_BYTES);
-    while let Some(frame) = frame::decode_frame(bytes, end, id, Checksum::Whole) {
-        if frame.sequence != sequence + 1 {
-            break;
-        }
-        let entries = entry::decode_entries(frame.payload)
-            .ok_or_else(|| corrupt(end, "a sound frame holds something that is not an entry".to_owned()))?;
-        entries.iter().try_for_each(|entry| image.apply(entry)).map_err(Unreadable::Image)?;
-        last_from = end;
-        (end, sequence) = (end + frame.bytes, frame.sequence);
-        if sequence <= header.first_frames {
-            first_bytes = end;
-        }
-    }
-    if sequence < header.first_frames {
-        return Err(corrupt(end, format!("frame {} was stored and is not sound", sequence + 1)));
-    }
-    let later = sequence + 1..=sequence.saturating_add(bytes.len() as u64);
-    let told =
-        frame::find_frames(bytes, end, later, id, Checksum::Whole).map(|(_, frame)| frame.synced).max();
-    if told.is_some_and(|told| told > sequence) {
-        let why = format!("frame {} is not sound, but a later one tells that it was stored", sequence + 1);
-        return Err(corrupt(end, why));
-    }
-    // Only the last frame may not have been flushed, unless it is one of those that the file began with.
-    let unsure_from = if sequence > header.first_frames { last_from } else { end };
-    let is_torn = bytes[end..].iter().any(|byte| *byte != 0);
-    Ok(Read { header, image, end, first_bytes, sequence, unsure_from, is_torn })
 }

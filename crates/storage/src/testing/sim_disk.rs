@@ -246,6 +246,14 @@ impl SimDisk {
         }
     }
 
+    /// Cuts a file off, as damage does.
+    pub fn cut(&self, name: &str, bytes: usize) {
+        let mut state = self.lock();
+        let file = state.names[name];
+        state.files[file].seen.truncate(bytes);
+        state.files[file].durable.truncate(bytes);
+    }
+
     /// A copy that goes its own way.
     #[must_use]
     pub fn fork(&self) -> Self {
@@ -339,6 +347,10 @@ impl DiskFile for SimFile {
         let state = self.disk.lock();
         let seen = &state.files[self.file].seen;
         Ok(seen[..seen.len().min(bytes)].to_vec())
+    }
+
+    fn length(&mut self) -> io::Result<u64> {
+        Ok(self.disk.lock().files[self.file].seen.len() as u64)
     }
 }
 

@@ -12,7 +12,6 @@ use quipu_storage::{
 
 pub(crate) const SHARDS: u16 = 3;
 pub(crate) const WORKERS: u16 = 2;
-const STORE: u64 = 0x5EED;
 
 /// What the engine is told to do.
 #[derive(Debug, Clone)]
@@ -29,6 +28,8 @@ pub(crate) enum Step {
     Checkpoint {
         shard: ShardId,
     },
+    /// What belongs to the folder is noted.
+    Note,
     Move {
         shard: ShardId,
         worker: u16,
@@ -83,6 +84,7 @@ pub(crate) struct Promise {
 pub(crate) struct Driver<D: Disk> {
     pub disk: SimDisk,
     memory: Memory,
+    logs: Logs<D>,
     stores: Vec<Store<EmbeddedLog<D>, SteppingTable>>,
     owners: BTreeMap<ShardId, u16>,
     pub promises: BTreeMap<ShardId, Promise>,
@@ -114,19 +116,19 @@ impl<D: Disk> Driver<D> {
     /// Opens what is on the disk and demands that it fits the promises.
     pub(crate) fn open(
         disk: &SimDisk,
-        layer: D,
+        layer: impl Fn() -> D,
         memory: &Memory,
         config: LogConfig,
         order: Order,
         promises: BTreeMap<ShardId, Promise>,
     ) -> Result<Self, String> {
-        let logs = Logs::open(layer, STORE, config).map_err(|error| error.to_string())?;
+        let logs = Logs::open(layer(), layer(), config).map_err(|error| error.to_string())?;
         let table = || SteppingTable { disk: disk.clone(), table: memory.table() };
         let stores = (0..config.workers).map(|worker| Store::new(logs.log(worker), table())).collect();
         let owners = shards().map(|shard| (shard, shard.0 % config.workers)).collect();
         let serial = promises.values().map(|promise| promise.history.len() as u64).sum::<u64>() * 1000;
         let (disk, memory) = (disk.clone(), memory.clone());
-        let mut driver = Self { disk, memory, stores, owners, promises, order, serial };
+        let mut driver = Self { disk, memory, logs, stores, owners, promises, order, serial };
         for shard in shards() {
             driver.check(shard)?;
         }
@@ -187,6 +189,8 @@ impl<D: Disk> Driver<D> {
                 }
                 Step::Checkpoint { shard } => self.checkpoint(*shard),
                 Step::Move { shard, worker } => self.take(*shard, *worker),
+                // Failing is no harm: the last note stands.
+                Step::Note => drop(self.logs.note()),
             }
         }
     }

@@ -41,6 +41,9 @@ impl DiskFile for StubbornFile {
     fn read_start(&mut self, bytes: usize) -> io::Result<Vec<u8>> {
         self.file.read_start(bytes)
     }
+    fn length(&mut self) -> io::Result<u64> {
+        self.file.length()
+    }
 }
 
 impl Disk for Stubborn {

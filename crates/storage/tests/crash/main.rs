@@ -12,8 +12,8 @@ use lazy_disk::Stubborn;
 use quipu_storage::{
     Flush, ShardId,
     embedded::{
-        LogConfig,
-        flaws::{Begin, Flaws, Reclaim},
+        Disk, DiskFile, LogConfig,
+        flaws::{Begin, Flaws, Letting, Noting, Promise, Reclaim},
     },
     memory::Memory,
     testing::{
@@ -58,19 +58,23 @@ fn short_script() -> Vec<Step> {
     vec![
         now(0, &[(A, 1, 20), (C, 1, 600)]),
         now(1, &[(B, 1, 700)]),
+        Step::Note,
         now(0, &[(A, 2, 500)]),
         Step::Checkpoint { shard: A },
         now(0, &[(A, 1, 900)]),
         now(0, &[(A, 3, 700), (C, 2, 10)]),
         Step::Checkpoint { shard: C },
         Step::Checkpoint { shard: A },
+        Step::Note,
         later(&[(A, 4, 300)]),
+        Step::Note,
         later(&[(C, 4, 300)]),
         Step::Flush { worker: 0 },
         later(&[(A, 5, 10)]),
         Step::Move { shard: A, worker: 1 },
         now(1, &[(A, 6, 800), (B, 2, 900)]),
         now(1, &[(A, 1, 400)]),
+        Step::Note,
         Step::Checkpoint { shard: B },
         Step::Checkpoint { shard: A },
         now(0, &[(C, 7, 1800)]),
@@ -94,7 +98,7 @@ fn run(setup: Setup, script: &[Step], prepare: impl FnOnce(&SimDisk)) -> Run {
         disk.lie();
     }
     let Setup { config, order, .. } = setup;
-    let layer = Stubborn::new(disk.clone(), setup.stubborn);
+    let layer = || Stubborn::new(disk.clone(), setup.stubborn);
     let mut promises = BTreeMap::new();
     if let Ok(mut driver) = Driver::open(&disk, layer, &memory, config, order, BTreeMap::new()) {
         driver.run(script);
@@ -107,7 +111,7 @@ fn run(setup: Setup, script: &[Step], prepare: impl FnOnce(&SimDisk)) -> Run {
 fn check(setup: Setup, disk: &SimDisk, run: &Run) -> Result<(), String> {
     let mut promises = run.promises.clone();
     for _ in 0..2 {
-        let layer = Stubborn::new(disk.clone(), false);
+        let layer = || Stubborn::new(disk.clone(), false);
         let mut driver = Driver::open(disk, layer, &run.memory, setup.config, setup.order, promises)?;
         for shard in shards() {
             driver.commit(shard.0 % WORKERS, &[(shard, 9, 5)], Flush::Now);
@@ -190,7 +194,7 @@ fn crash_while_recovering(setup: Setup) -> Result<usize, String> {
                 let disk = first.disk.fork();
                 disk.power_cycle(usize::MAX, || fate);
                 disk.crash_at(opening);
-                let layer = Stubborn::new(disk.clone(), false);
+                let layer = || Stubborn::new(disk.clone(), false);
                 let (config, order, promises) = (setup.config, setup.order, first.promises.clone());
                 let opened = Driver::open(&disk, layer, &first.memory, config, order, promises);
                 let second = Run { disk, memory: first.memory.clone(), promises: first.promises.clone() };
@@ -251,6 +255,56 @@ fn reclaiming_a_segment_that_one_shard_needs_is_caught() {
     caught(crash_everywhere(Setup { config, ..right() }, &short_script()));
 }
 
+fn flawed(flaws: Flaws) -> Setup {
+    let config = LogConfig { flaws, ..right().config };
+    Setup { config, ..right() }
+}
+
+/// The folder of an earlier version gets its first notes: with a crash before every operation of that, and none.
+#[test]
+fn a_crash_while_a_folder_gets_its_first_notes_loses_nothing() {
+    let old = run(right(), &short_script(), |_| {});
+    // Notes of a version that came and went: what they say is no longer true.
+    let format = old.disk.contents()["FORMAT"].clone();
+    let format = String::from_utf8(format).unwrap().replace("quipu-storage 2", "quipu-storage 1");
+    Disk::open(&old.disk, "FORMAT").unwrap().write_at(0, format.as_bytes()).unwrap();
+    old.disk.power_cycle(0, || Fate::Kept);
+    let mut ways = 0;
+    for at in 0.. {
+        let disk = old.disk.fork();
+        disk.crash_at(at);
+        let layer = || Stubborn::new(disk.clone(), false);
+        let (config, order) = (right().config, Order::RowsThenMark);
+        let opened = Driver::open(&disk, layer, &old.memory, config, order, old.promises.clone());
+        let is_done = opened.is_ok();
+        drop(opened);
+        let crashed = Run { disk, memory: old.memory.clone(), promises: old.promises.clone() };
+        ways +=
+            every_way(right(), &crashed, WAYS_MAX, at).unwrap_or_else(|why| panic!("crash at {at}: {why}"));
+        if is_done {
+            break;
+        }
+    }
+    assert!(ways > 100, "{ways}");
+}
+
+#[test]
+fn noting_what_is_not_flushed_is_caught() {
+    caught(crash_everywhere(flawed(Flaws { noting: Noting::Written, ..Flaws::default() }), &short_script()));
+}
+
+#[test]
+fn letting_a_file_go_before_that_is_noted_is_caught() {
+    let flaws = Flaws { letting: Letting::FileFirst, ..Flaws::default() };
+    caught(crash_everywhere(flawed(flaws), &short_script()));
+}
+
+#[test]
+fn saying_that_there_are_notes_before_there_are_is_caught() {
+    let flaws = Flaws { promise: Promise::FormatFirst, ..Flaws::default() };
+    caught(crash_everywhere(flawed(flaws), &short_script()));
+}
+
 #[test]
 fn flushing_again_after_a_failed_flush_is_caught() {
     caught(fail_everywhere(Setup { stubborn: true, ..right() }, &short_script()));
@@ -260,7 +314,8 @@ fn random_script(random: &mut Seeded, steps: usize) -> Vec<Step> {
     let shard = |random: &mut Seeded| ShardId(u16::try_from(random.below(usize::from(SHARDS))).unwrap());
     let worker = |random: &mut Seeded| u16::try_from(random.below(usize::from(WORKERS))).unwrap();
     (0..steps)
-        .map(|_| match random.below(10) {
+        .map(|_| match random.below(11) {
+            10 => Step::Note,
             0 => Step::Checkpoint { shard: shard(random) },
             1 => Step::Move { shard: shard(random), worker: worker(random) },
             2 => Step::Flush { worker: worker(random) },
@@ -291,7 +346,7 @@ fn many_lives(setup: Setup, seed: u64, lives: usize) -> Result<(), String> {
         if random.below(2) == 0 {
             disk.fail_at(done + random.below(200) as u64, ErrorKind::Other);
         }
-        let layer = Stubborn::new(disk.clone(), setup.stubborn);
+        let layer = || Stubborn::new(disk.clone(), setup.stubborn);
         let opened = Driver::open(&disk, layer, &memory, setup.config, setup.order, promises.clone());
         // An opening that fails is looked at below.
         if let Ok(mut driver) = opened {

@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, fs, io::ErrorKind};
 use driver::{Driver, NAME, Promise, SHARDS, Step, shards};
 use quipu_storage::{
     Batch, Flush, Outcome, ShardId, StorageError, Store,
-    file::StateFile,
+    embedded::{Disk, DiskFile},
+    file::{Ending, StateFile},
     testing::{
         Seeded,
         sim_disk::{Fate, Operation, SimDisk},
@@ -220,9 +221,8 @@ fn a_full_disk_refuses_and_stores_nothing_until_there_is_space() {
     assert_eq!(Store::new(file.log(), file.table()).open(A).unwrap().records.len(), stored + 1);
 }
 
-/// A bit that flips anywhere is noticed, unless it is in the frame that was written last, which may be a torn one.
-#[test]
-fn damage_is_an_error_or_a_torn_end_and_never_a_guess() {
+/// A file with five frames of its own, the last of them of the length that is asked for.
+fn written(last_bytes: usize) -> SimDisk {
     let disk = SimDisk::new();
     let mut driver = Driver::open(&disk, BTreeMap::new()).unwrap();
     driver.run(&[
@@ -230,26 +230,111 @@ fn damage_is_an_error_or_a_torn_end_and_never_a_guess() {
         Step::Put { shard: A, key: 2, bytes: 50 },
         Step::Checkpoint { shard: A },
         Step::Put { shard: A, key: 3, bytes: 50 },
-        Step::Put { shard: A, key: 4, bytes: 50 },
+        Step::Put { shard: A, key: 4, bytes: last_bytes },
     ]);
-    drop(driver);
-    let used = disk.contents()[NAME].iter().rposition(|byte| *byte != 0).unwrap() + 1;
-    let (mut refused, mut torn) = (0, 0);
-    for offset in 0..used {
-        let copy = disk.fork();
-        copy.flip(NAME, offset, 3);
-        let opened = StateFile::on(copy, NAME);
-        match opened {
-            Err(StorageError::Corrupt { .. } | StorageError::UnknownFormat { .. }) => refused += 1,
-            Err(other) => panic!("byte {offset}: {other}"),
-            Ok(file) => {
-                let records = Store::new(file.log(), file.table()).open(A).unwrap().records;
-                assert_eq!(records.len(), 1, "byte {offset}: only the last may be missing");
-                torn += 1;
+    disk
+}
+
+/// A bit that flips anywhere is noticed, also in the frame that was written last, unless nothing is lost by it.
+fn flip_everywhere(ending: Ending) -> Result<usize, String> {
+    let mut refused = 0;
+    for last_bytes in [0, 50, 400, 512, 1_500, 3_000] {
+        let disk = written(last_bytes);
+        let used = disk.contents()[NAME].iter().rposition(|byte| *byte != 0).unwrap() + 1;
+        for offset in 0..used {
+            for bit in [0, 3, 7] {
+                let copy = disk.fork();
+                copy.flip(NAME, offset, bit);
+                match StateFile::with(copy, NAME, ending) {
+                    Err(StorageError::Corrupt { .. } | StorageError::UnknownFormat { .. }) => refused += 1,
+                    Err(other) => return Err(format!("byte {offset} of {used}: {other}")),
+                    Ok(file) => {
+                        let records = Store::new(file.log(), file.table()).open(A).unwrap().records;
+                        if records.len() != 2 {
+                            return Err(format!(
+                                "byte {offset} of {used}, bit {bit}: {} records",
+                                records.len()
+                            ));
+                        }
+                    }
+                }
             }
         }
     }
-    assert!(refused > torn && torn > 0, "{refused} refused, {torn} torn");
+    Ok(refused)
+}
+
+#[test]
+fn damage_is_an_error_and_never_a_guess() {
+    let refused = flip_everywhere(Ending::Judged).unwrap();
+    assert!(refused > 5_000, "{refused}");
+}
+
+#[test]
+fn taking_a_damaged_last_frame_for_a_torn_one_is_caught() {
+    let why = flip_everywhere(Ending::TakenForTorn).unwrap_err();
+    println!("caught: {why}");
+}
+
+/// Cut anywhere, a file is refused.
+#[test]
+fn a_file_that_is_cut_is_damaged() {
+    let disk = written(700);
+    let whole = disk.contents()[NAME].len();
+    for bytes in 0..whole {
+        let copy = disk.fork();
+        copy.cut(NAME, bytes);
+        match StateFile::on(copy, NAME) {
+            Err(StorageError::Corrupt { .. }) => {}
+            Err(other) => panic!("cut to {bytes} bytes of {whole}: {other}"),
+            Ok(_) => panic!("cut to {bytes} bytes of {whole}, and opened"),
+        }
+    }
+}
+
+/// Where frames and their marks end.
+fn frame_ends(bytes: &[u8]) -> Vec<usize> {
+    let marks = bytes.windows(4).enumerate().filter(|(_, word)| *word == b"QEND");
+    marks.map(|(at, _)| at + 8).collect()
+}
+
+#[test]
+fn a_file_with_nothing_but_a_header_is_damaged_and_an_empty_one_too() {
+    let disk = written(50);
+    for bytes in [0, 64] {
+        let copy = disk.fork();
+        copy.cut(NAME, bytes);
+        let refusal = StateFile::on(copy.clone(), NAME).unwrap_err();
+        assert!(matches!(refusal, StorageError::Corrupt { .. }), "{refusal}");
+        assert_eq!(copy.contents()[NAME].len(), bytes, "nothing was changed");
+    }
+    // The same with the zeros that wait for frames.
+    let mut bytes = disk.contents()[NAME].clone();
+    bytes[64..].fill(0);
+    let copy = SimDisk::new();
+    Disk::create(&copy, NAME).unwrap().write_at(0, &bytes).unwrap();
+    assert!(matches!(StateFile::on(copy, NAME), Err(StorageError::Corrupt { .. })));
+}
+
+/// What was written before the damage can be had, if somebody asks for it; the damaged file stays beside it.
+#[test]
+fn a_repair_keeps_what_can_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state");
+    let bytes = written(50).contents()[NAME].clone();
+    let ends = frame_ends(&bytes);
+    let last = ends[ends.len() - 2] + 40;
+    let mut damaged = bytes.clone();
+    damaged[last] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let damage = StateFile::examine(&path).unwrap().expect("damaged");
+    assert!(damage.frames_kept > 0 && damage.bytes_lost > 0, "{damage:?}");
+    assert_eq!(fs::read(&path).unwrap(), damaged, "examining changes nothing");
+    StateFile::repair(&path).unwrap();
+    assert_eq!(fs::read(folder.path().join("state.damaged")).unwrap(), damaged);
+    assert!(StateFile::examine(&path).unwrap().is_none());
+    let file = StateFile::open(&path).unwrap();
+    assert_eq!(Store::new(file.log(), file.table()).open(A).unwrap().records.len(), 1);
 }
 
 #[test]
@@ -282,8 +367,7 @@ fn a_file_is_open_once_and_other_files_are_left_alone() {
     assert_eq!(fs::read_to_string(&path).unwrap(), "#!/bin/sh\necho not a state\n");
     assert!(StateFile::open(folder.path()).is_err(), "a folder");
     assert!(StateFile::open(&folder.path().join("nowhere/state")).is_err(), "no folder");
-    // An empty one, as mktemp makes it, is a new one.
-    fs::write(&path, "").unwrap();
+    fs::remove_file(&path).unwrap();
     drop(StateFile::open(&path).unwrap());
     // What a crash has left of a new file does no harm.
     fs::write(folder.path().join("state.new"), "half").unwrap();

@@ -21,6 +21,15 @@ pub(crate) enum Cable {
     Silent,
 }
 
+/// A direction of a cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// From whoever has connected.
+    Forth,
+    /// To them.
+    Back,
+}
+
 /// Listens on a port of its own and passes on what comes, in both directions. Its threads end with the process.
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
@@ -33,6 +42,10 @@ struct State {
     cable: Cable,
     target: Option<SocketAddr>,
     passed: u64,
+    /// Nothing comes through in these directions; the other one may work.
+    stalled: [bool; 2],
+    /// Everything comes so much later.
+    delay: Duration,
 }
 
 impl Line {
@@ -40,7 +53,13 @@ impl Line {
     pub(crate) fn new() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
-        let state = Arc::new(Mutex::new(State { cable: Cable::Whole, target: None, passed: 0 }));
+        let state = Arc::new(Mutex::new(State {
+            cable: Cable::Whole,
+            target: None,
+            passed: 0,
+            stalled: [false; 2],
+            delay: Duration::ZERO,
+        }));
         let line = Self { address, state };
         let of_thread = line.clone();
         thread::spawn(move || {
@@ -68,6 +87,18 @@ impl Line {
         self.locked(|state| state.cable = cable);
     }
 
+    /// Holds up one direction, or does not any more. What was sent comes through then.
+    #[allow(dead_code, reason = "only tests on several sites use it")]
+    pub(crate) fn stall(&self, way: Way, stalled: bool) {
+        self.locked(|state| state.stalled[way as usize] = stalled);
+    }
+
+    /// From now on everything comes so much later, in both directions.
+    #[allow(dead_code, reason = "only tests on several sites use it")]
+    pub(crate) fn delay(&self, delay: Duration) {
+        self.locked(|state| state.delay = delay);
+    }
+
     /// How many bytes have come through.
     pub(crate) fn passed(&self) -> u64 {
         self.locked(|state| state.passed)
@@ -81,10 +112,10 @@ impl Line {
         }
         let target = self.locked(|state| state.target.filter(|_| state.cable == Cable::Whole));
         let Some(server) = target.and_then(|target| TcpStream::connect(target).ok()) else { return };
-        for (from, to) in [(&client, &server), (&server, &client)] {
+        for (way, from, to) in [(Way::Forth, &client, &server), (Way::Back, &server, &client)] {
             let (line, from, to) = (self.clone(), from.try_clone(), to.try_clone());
             if let (Ok(from), Ok(to)) = (from, to) {
-                thread::spawn(move || line.pump(&from, &to));
+                thread::spawn(move || line.pump(way, &from, &to));
             }
         }
     }
@@ -98,7 +129,7 @@ impl Line {
     }
 
     /// One direction, to its end.
-    fn pump(&self, mut from: &TcpStream, mut to: &TcpStream) {
+    fn pump(&self, way: Way, mut from: &TcpStream, mut to: &TcpStream) {
         let mut buffer = [0; 16 * 1024];
         let _ = from.set_read_timeout(Some(LOOK_EVERY));
         let _ = to.set_nodelay(true);
@@ -109,9 +140,17 @@ impl Line {
                     thread::sleep(LOOK_EVERY);
                     continue;
                 }
+                Cable::Whole if self.locked(|state| state.stalled[way as usize]) => {
+                    thread::sleep(LOOK_EVERY);
+                    continue;
+                }
                 Cable::Whole => {}
             }
-            match from.read(&mut buffer) {
+            let read = from.read(&mut buffer);
+            if read.is_ok() {
+                thread::sleep(self.locked(|state| state.delay));
+            }
+            match read {
                 Ok(0) => break,
                 Ok(bytes) if to.write_all(&buffer[..bytes]).is_ok() => {
                     self.locked(|state| state.passed += bytes as u64);

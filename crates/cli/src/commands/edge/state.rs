@@ -30,6 +30,9 @@ pub(super) struct State {
     /// Wait so long for another command that uses the file
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     wait: Duration,
+    /// The file is the original, although it was found to be used twice or was repaired: hand over again
+    #[arg(long)]
+    original: bool,
     #[command(flatten)]
     login: Login,
 }
@@ -40,6 +43,9 @@ impl State {
         let until = Instant::now() + self.wait;
         loop {
             let mut options = Edge::options().only_when_asked().timeouts(CONNECT_TIME_MAX, ANSWER_TIME_MAX);
+            if self.original {
+                options = options.original();
+            }
             if let Some((user, password)) = self.login.credentials() {
                 options = options.login(user, password);
             }

@@ -38,6 +38,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let address = address.as_deref().unwrap_or("its address is not known");
         say(format_args!("in flight  {} for {server}, {address}", counters(*carried)))?;
     }
+    if let Some(why) = &status.copy {
+        say(format_args!("copy       nothing is handed over: {why}"))?;
+    }
     if status.is_retiring {
         say("retiring   it counts no more; run `quipu edge retire` again")?;
     }
@@ -60,5 +63,6 @@ fn as_json(status: &Status) -> Value {
         "waiting": status.waiting,
         "in_flight": in_flight.collect::<Vec<_>>(),
         "retiring": status.is_retiring,
+        "copy": status.copy,
     })
 }

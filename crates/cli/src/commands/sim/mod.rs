@@ -7,6 +7,7 @@ mod all;
 mod borrow;
 mod bounded;
 mod clients;
+mod coverage;
 mod example1;
 mod filters;
 mod nodes;

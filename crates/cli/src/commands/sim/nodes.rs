@@ -1,12 +1,13 @@
 //! `quipu sim nodes`: one site of several nodes in virtual time, from seeds.
 
+use super::coverage;
 use super::output::print;
-use super::seeds::{Numbers, Seeds, failed, troubles};
+use super::seeds::{Done, Numbers, Seeds, ended, failed, troubles, watching};
 use crate::failure::Failure;
 use quipu_sim::core::Millis;
-use quipu_sim::nodes::{Changes, Plan, Summary, run as run_plan, run_aloud};
+use quipu_sim::nodes::{Changes, Plan, Summary, run_watched};
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// One site of several nodes: the real engine over one store that they share, with everything that can go wrong, from one
 /// seed
@@ -55,6 +56,8 @@ pub(crate) struct Args {
     /// How much virtual time of three nodes and fifty clients, each adding ten times a second, one second is worth
     #[arg(long, conflicts_with_all = ["seeds", "count", "endless", "aloud"])]
     speed: bool,
+    #[command(flatten)]
+    coverage: coverage::Flag,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -72,13 +75,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         fair: args.fair,
     };
-    let mut totals = Totals::default();
+    let (mut totals, mut tally) = (Totals::default(), coverage::Tally::default());
     let run = |plan: &Plan| {
-        totals.add(&if args.aloud { run_aloud(plan) } else { run_plan(plan) }?);
+        let outcome = run_watched(plan, watching(args.aloud));
+        tally.add_run();
+        totals.add(&outcome?);
         Ok(totals.sum.virtual_ms)
     };
     let done = args.seeds.run(|seed| changes.plan(seed), run, |violation| failed(&violation, args.json))?;
-    print(&totals.show(args, done.elapsed))?;
+    print(&totals.show(args, &done))?;
+    tally.show(&args.coverage, args.json)?;
     done.end()
 }
 
@@ -112,14 +118,14 @@ impl Totals {
         self.settled_ms_max = self.settled_ms_max.max(one.settled_after_ms);
     }
 
-    fn show(&self, args: &Args, elapsed: Duration) -> String {
+    fn show(&self, args: &Args, done: &Done) -> String {
         let Self { seeds, sum, settled_ms_max } = self;
         let Summary { virtual_ms, calls, attempts, acknowledged, passed_on, taken, released, .. } = sum;
         let Summary { too_late, halts, in_doubt, fenced, reads_alone, stored_late, refused_late, .. } = sum;
-        let (troubles, seconds) = (sum.troubles, elapsed.as_secs_f64());
+        let (troubles, seconds) = (sum.troubles, done.elapsed.as_secs_f64());
         if args.json {
             let value = json!({
-                "seeds": seeds, "violations": 0, "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
+                "seeds": seeds, "violations": done.failed.len(), "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
                 "acknowledged": acknowledged, "passed_on": passed_on, "taken": taken, "released": released,
                 "too_late": too_late, "halts": halts, "in_doubt": in_doubt, "fenced": fenced,
                 "reads_alone": reads_alone, "stored_late": stored_late, "refused_late": refused_late,
@@ -128,7 +134,7 @@ impl Totals {
             return format!("{value}\n");
         }
         format!(
-            "{seeds} seeds: no condition was violated\n\
+            "{seeds} seeds: {}\n\
              \x20 virtual    {:>12}   seconds\n\
              \x20 calls      {calls:>12}   of clients, in {attempts} attempts, {passed_on} of them passed on\n\
              \x20 adds       {acknowledged:>12}   acknowledged, all counted once\n\
@@ -138,6 +144,7 @@ impl Totals {
              \x20 shards     {taken:>12}   times taken, {released} given back; {too_late} times too late\n\
              \x20 troubles   {troubles:>12}   with {halts} halts, after which shards were at rest within {settled_ms_max} ms\n\
              \x20 {seconds:.1} s\n",
+            done.said(),
             virtual_ms / 1_000,
             stored_late + refused_late
         )
@@ -150,7 +157,8 @@ fn speed(args: &Args) -> Result<(), Failure> {
     plan.active_ms = args.active_ms.unwrap_or(plan.active_ms);
     plan.check()?;
     let started = Instant::now();
-    let summary = run_plan(&plan).map_err(|violation| failed(&violation, args.json))?;
+    let summary = run_watched(&plan, watching(false))
+        .map_err(|end| ended(end, |violation| failed(&violation, args.json)))?;
     let seconds = started.elapsed().as_secs_f64();
     let worth = summary.virtual_ms as f64 / 1_000.0 / seconds;
     if args.json {

@@ -3,11 +3,10 @@
 use crate::failure::Failure;
 use crate::interrupt;
 use indicatif::{ProgressBar, ProgressStyle};
-use quipu_sim::core::Millis;
-use quipu_sim::{Replayable, Violation};
+use quipu_sim::core::{Millis, Watching};
+use quipu_sim::{Ended, Replayable, Violation};
 use serde_json::json;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// One seed, some, or one after the other.
@@ -25,6 +24,9 @@ pub(super) struct Seeds {
     /// One seed after the other until something fails, or Ctrl-C
     #[arg(long)]
     pub(super) endless: bool,
+    /// Go on after a seed that fails, and name all that do in the end
+    #[arg(long)]
+    keep_going: bool,
 }
 
 impl Seeds {
@@ -41,22 +43,36 @@ impl Seeds {
 /// What became of all seeds.
 pub(super) struct Done {
     pub(super) elapsed: Duration,
+    /// Seeds that have failed.
+    pub(super) failed: Vec<u64>,
     is_cut_short: bool,
 }
 
 impl Done {
+    /// What is said of those that have come to their end.
+    pub(super) fn said(&self) -> String {
+        match self.failed.len() {
+            0 => "no condition was violated".to_owned(),
+            failed => format!("done, and {failed} more fail"),
+        }
+    }
+
     /// To be said after the rest was.
     pub(super) fn end(&self) -> Result<(), Failure> {
+        if !self.failed.is_empty() {
+            let seeds: Vec<String> = self.failed.iter().map(u64::to_string).collect();
+            return Err(Failure::failed(format!("{} seeds fail: {}", seeds.len(), seeds.join(", "))));
+        }
         if self.is_cut_short { Err(Failure::Interrupted) } else { Ok(()) }
     }
 }
 
 impl Seeds {
-    /// Runs all of them until one fails, or Ctrl-C. `run` tells how much virtual time there was so far.
+    /// Runs all of them until one fails, if that is not to be gone over, or Ctrl-C. `run` tells how much virtual time there was so far.
     pub(super) fn run<P: Replayable, R>(
         &self,
         plan: impl Fn(u64) -> Result<P, R>,
-        mut run: impl FnMut(&P) -> Result<Millis, Violation<P>>,
+        mut run: impl FnMut(&P) -> Result<Millis, Ended<P>>,
         report: impl FnOnce(Violation<P>) -> Failure,
     ) -> Result<Done, Failure>
     where
@@ -65,16 +81,21 @@ impl Seeds {
         let seeds = self.all();
         // What cannot be is refused before anything runs.
         plan(seeds.start)?;
-        let interrupted = interrupt::flag();
         let bar = bar(self.endless, &seeds);
         let started = Instant::now();
+        let mut failed = Vec::new();
         for seed in seeds {
-            if interrupted.load(Ordering::Relaxed) {
+            if !interrupt::is_wanted() {
                 break;
             }
             match run(&plan(seed)?) {
                 Ok(virtual_ms) => bar.set_message(format!("{} s virtual", virtual_ms / 1_000)),
-                Err(violation) => {
+                Err(Ended::Stopped) => break,
+                Err(Ended::Violated(violation)) if self.keep_going => {
+                    failed.push(seed);
+                    bar.suspend(|| eprintln!("{violation}"));
+                }
+                Err(Ended::Violated(violation)) => {
                     bar.finish_and_clear();
                     return Err(report(violation));
                 }
@@ -83,8 +104,21 @@ impl Seeds {
         }
         bar.finish_and_clear();
         // An endless run has no other end.
-        let is_cut_short = interrupted.load(Ordering::Relaxed) && !self.endless;
-        Ok(Done { elapsed: started.elapsed(), is_cut_short })
+        let is_cut_short = !interrupt::is_wanted() && !self.endless;
+        Ok(Done { elapsed: started.elapsed(), failed, is_cut_short })
+    }
+}
+
+/// Ctrl-C ends a run in the middle, too.
+pub(super) fn watching(aloud: bool) -> Watching {
+    Watching { aloud, go_on: interrupt::is_wanted }
+}
+
+/// What is said of a run without a summary.
+pub(super) fn ended<P: Replayable>(end: Ended<P>, report: impl FnOnce(Violation<P>) -> Failure) -> Failure {
+    match end {
+        Ended::Violated(violation) => report(violation),
+        Ended::Stopped => Failure::Interrupted,
     }
 }
 

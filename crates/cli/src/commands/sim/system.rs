@@ -1,15 +1,16 @@
 //! `quipu sim system`: the whole system in virtual time, from seeds.
 
+use super::coverage;
 use super::output::print;
-use super::seeds::{Numbers, Seeds, failed, troubles};
+use super::seeds::{Done, Numbers, Seeds, ended, failed, troubles, watching};
 use crate::failure::Failure;
 use crate::interrupt;
 use indicatif::ProgressBar;
 use quipu_sim::core::Millis;
-use quipu_sim::system::{Changes, Feature, Plan, Summary, Violation, run as run_plan, run_aloud, shrink};
+use quipu_sim::system::{Changes, Edition, Feature, Plan, Summary, Violation, run_watched, shrink};
 use serde_json::json;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The whole system: the real engine at several sites, with everything that can go wrong, from one seed
 ///
@@ -34,6 +35,9 @@ use std::time::{Duration, Instant};
 pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
+    /// Which draws make the plan of a seed: 1, as seeds were before; 2, with the kinds of work and trouble that came later
+    #[arg(long, value_name = "N", default_value = "2")]
+    edition: Edition,
     /// Sites, instead of as many as the seed says
     #[arg(long, value_name = "N")]
     sites: Option<usize>,
@@ -52,7 +56,7 @@ pub(crate) struct Args {
     /// Only these of the seed's troubles, by number; "none" for none
     #[arg(long, value_name = "LIST", value_parser = troubles)]
     troubles: Option<Numbers>,
-    /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, bytes,
+    /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, moves, bytes,
     /// eviction, skews, shards, interval, edges (and relays), relays, edge-faults, folding
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     without: Vec<Feature>,
@@ -65,6 +69,8 @@ pub(crate) struct Args {
     /// How much virtual time of three sites and a hundred clients, each adding ten times a second, one second is worth
     #[arg(long, conflicts_with_all = ["seeds", "count", "endless", "shrink", "aloud"])]
     speed: bool,
+    #[command(flatten)]
+    coverage: coverage::Flag,
     /// One JSON object instead of text
     #[arg(long)]
     json: bool,
@@ -75,6 +81,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return speed(args);
     }
     let changes = Changes {
+        edition: args.edition,
         sites: args.sites,
         clients: args.clients,
         active_ms: args.active_ms,
@@ -83,13 +90,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         troubles: args.troubles.clone().map(|numbers| numbers.0),
         without: args.without.clone(),
     };
-    let mut totals = Totals::default();
+    let (mut totals, mut tally) = (Totals::default(), coverage::Tally::default());
     let run = |plan: &Plan| {
-        totals.add(&if args.aloud { run_aloud(plan) } else { run_plan(plan) }?);
+        let outcome = run_watched(plan, watching(args.aloud));
+        tally.add_run();
+        totals.add(&outcome?);
         Ok(totals.sum.virtual_ms)
     };
     let done = args.seeds.run(|seed| changes.plan(seed), run, |violation| report(args, violation))?;
-    print(&totals.show(args, done.elapsed))?;
+    print(&totals.show(args, &done))?;
+    tally.show(&args.coverage, args.json)?;
     done.end()
 }
 
@@ -132,14 +142,14 @@ impl Totals {
         self.settled_ms_max = self.settled_ms_max.max(summary.settled_after_ms);
     }
 
-    fn show(&self, args: &Args, elapsed: Duration) -> String {
+    fn show(&self, args: &Args, done: &Done) -> String {
         let Self { seeds, sum, settled_ms_max } = self;
         let Summary { virtual_ms, calls, attempts, acknowledged, messages, troubles, counters, .. } = sum;
         let Summary { edges, handed_over, exchanges, .. } = sum;
-        let seconds = elapsed.as_secs_f64();
+        let seconds = done.elapsed.as_secs_f64();
         if args.json {
             let value = json!({
-                "seeds": seeds, "violations": 0, "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
+                "seeds": seeds, "violations": done.failed.len(), "virtual_ms": virtual_ms, "calls": calls, "attempts": attempts,
                 "acknowledged": acknowledged, "messages": messages, "troubles": troubles, "counters": counters,
                 "edges": edges, "handed_over": handed_over, "exchanges": exchanges,
                 "settled_after_ms_max": settled_ms_max, "seconds": seconds,
@@ -147,7 +157,7 @@ impl Totals {
             return format!("{value}\n");
         }
         format!(
-            "{seeds} seeds: no condition was violated\n\
+            "{seeds} seeds: {}\n\
              \x20 virtual    {:>12}   seconds\n\
              \x20 calls      {calls:>12}   of clients, in {attempts} attempts\n\
              \x20 adds       {acknowledged:>12}   acknowledged, all counted once on {counters} counters\n\
@@ -156,6 +166,7 @@ impl Totals {
              \x20 handed     {handed_over:>12}   adds of edges and relays over to sites, in {exchanges} messages\n\
              \x20 troubles   {troubles:>12}   after which sites agreed within {settled_ms_max} ms\n\
              \x20 {seconds:.1} s\n",
+            done.said(),
             virtual_ms / 1_000
         )
     }
@@ -167,7 +178,8 @@ fn speed(args: &Args) -> Result<(), Failure> {
     plan.active_ms = args.active_ms.unwrap_or(plan.active_ms);
     plan.check()?;
     let started = Instant::now();
-    let summary = run_plan(&plan).map_err(|violation| report(args, violation))?;
+    let summary =
+        run_watched(&plan, watching(false)).map_err(|end| ended(end, |violation| report(args, violation)))?;
     let seconds = started.elapsed().as_secs_f64();
     let worth = summary.virtual_ms as f64 / 1_000.0 / seconds;
     if args.json {

@@ -122,10 +122,15 @@ fn bodies_are_read_whole() {
     assert_eq!(add(br#"{"amount":1,"beyond":"skip","lower":null}"#).expect("good").beyond, Beyond::Skip);
     assert_eq!(
         create(br#"{"min":0,"max":10,"value":4,"wait_ms":"70"}"#),
-        Ok(CreateRequest { limits: Limits { minimum: Some(0), maximum: Some(10), initial: 4 }, wait_ms: 70 })
+        Ok(CreateRequest {
+            limits: Limits { minimum: Some(0), maximum: Some(10), initial: 4 },
+            spread: OwnedSpread::Creator,
+            wait_ms: 70
+        })
     );
     let limits = Limits { minimum: None, maximum: None, initial: 0 };
-    assert_eq!(create(b"{}"), Ok(CreateRequest { limits, wait_ms: CREATE_WAIT_MS }));
+    let spread = OwnedSpread::Creator;
+    assert_eq!(create(b"{}"), Ok(CreateRequest { limits, spread, wait_ms: CREATE_WAIT_MS }));
     assert_eq!(add(br#"{"amount":1,"remote_ms":60000}"#).map(|add| add.remote_ms), Ok(SITES_WAIT_MS_MAX));
     assert_eq!(reset(br#"{"to":7}"#), Ok(7));
 }
@@ -174,4 +179,37 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn rights_are_spread_and_moved_by_site() {
+    let (one, restored) = (SiteId::FIRST, SiteId { number: 2, incarnation: 1 });
+    for (text, expected) in [
+        (r#""creator""#, OwnedSpread::Creator),
+        (r#""even""#, OwnedSpread::Even),
+        (r#"{"1": 300, "2.1": "200"}"#, OwnedSpread::Shares(vec![(one, 300), (restored, 200)])),
+    ] {
+        let body = format!(r#"{{"min": 0, "spread": {text}}}"#);
+        assert_eq!(create(body.as_bytes()).map(|it| it.spread), Ok(expected));
+    }
+    for (text, problem) in [
+        (r#""odd""#, "or shares by site"),
+        ("7", "or shares by site"),
+        (r#"{"x": 1}"#, "`x` is no site"),
+        (r#"{"0": 1}"#, "`0` is no site"),
+        (r#"{"1": -1}"#, "the share of site 1 is -1"),
+    ] {
+        let body = format!(r#"{{"min": 0, "spread": {text}}}"#);
+        let said = create(body.as_bytes()).expect_err(text);
+        assert!(said.contains(problem), "{text}: {said}");
+    }
+    let moved = move_rights(br#"{"amount": 5, "from": "1", "to": "2.1", "right": "add", "wait_ms": 70}"#);
+    assert_eq!(
+        moved,
+        Ok(Move { amount: 5, right: Some(Right::ToAdd), from: one, to: restored, wait_ms: 70 })
+    );
+    let moved = move_rights(br#"{"amount": 5, "from": "1", "to": "2.1"}"#).expect("good");
+    assert_eq!((moved.right, moved.wait_ms), (None, CREATE_WAIT_MS));
+    assert!(move_rights(br#"{"amount": -5, "from": "1", "to": "2"}"#).is_err_and(|said| said.contains("-5")));
+    assert!(move_rights(br#"{"amount": 5, "from": "one", "to": "2"}"#).is_err());
 }

@@ -33,13 +33,13 @@ fn of_two_links_both_ends_keep_the_one_that_the_lower_number_dialled() {
     // At site 1 its own dial stays, at site 2 the other's: whichever came first.
     for (own, peer, kept_is_dialled_here) in [(SiteId::FIRST, TWO, true), (TWO, SiteId::FIRST, false)] {
         let first = board(own);
-        let (kept, _) = stays(first.enter(peer, kept_is_dialled_here));
-        assert!(matches!(first.enter(peer, !kept_is_dialled_here), Entered::Superfluous));
+        let (kept, _) = stays(first.enter(peer, kept_is_dialled_here, 0));
+        assert!(matches!(first.enter(peer, !kept_is_dialled_here, 0), Entered::Superfluous));
         assert!(!is_closed(&kept));
 
         let second = board(own);
-        let (dropped, _) = stays(second.enter(peer, !kept_is_dialled_here));
-        let (kept, replaced) = stays(second.enter(peer, kept_is_dialled_here));
+        let (dropped, _) = stays(second.enter(peer, !kept_is_dialled_here, 0));
+        let (kept, replaced) = stays(second.enter(peer, kept_is_dialled_here, 0));
         assert!(replaced && is_closed(&dropped) && !is_closed(&kept));
         assert!(!second.peers()[&peer.number].leave(&dropped, "closed"), "the other one is up");
         assert!(second.facts()[0].is_up);
@@ -51,9 +51,9 @@ fn of_two_links_both_ends_keep_the_one_that_the_lower_number_dialled() {
 #[test]
 fn a_second_link_of_the_same_side_means_that_the_first_is_dead() {
     let board = board(SiteId::FIRST);
-    let (first, replaced) = stays(board.enter(TWO, false));
+    let (first, replaced) = stays(board.enter(TWO, false, 0));
     assert!(!replaced);
-    let (_, replaced) = stays(board.enter(TWO, false));
+    let (_, replaced) = stays(board.enter(TWO, false, 0));
     assert!(replaced && is_closed(&first));
 }
 
@@ -66,7 +66,7 @@ fn messages_go_to_the_link_of_their_site_alone() {
         assert!(frames.is_empty());
     };
     send(TWO, b"nobody hears this");
-    let (queue, _) = stays(board.enter(TWO, true));
+    let (queue, _) = stays(board.enter(TWO, true, 0));
     send(SiteId { incarnation: 1, ..TWO }, b"another incarnation");
     send(SiteId { number: 9, incarnation: 0 }, b"a stranger");
     send(TWO, b"heard");
@@ -88,7 +88,7 @@ fn people_are_told_why_there_is_no_link() {
     assert_eq!(fact().trouble.as_deref(), Some("refused"));
     assert_eq!(board.turned_away().as_deref(), Some("bytes that are no frame"));
     assert_eq!(board.peers()[&2].metrics.refusals.get(), 1);
-    let (queue, _) = stays(board.enter(TWO, true));
+    let (queue, _) = stays(board.enter(TWO, true, 0));
     assert_eq!(fact().trouble, None);
     board.note_trouble(Some(2), "another connection of it failed");
     assert_eq!((fact().trouble, fact().heard_seconds), (None, None));
@@ -105,7 +105,7 @@ fn who_comes_and_goes_is_followed() {
     let changes = board.changes();
     let two = board.peers().remove(&2).expect("a peer");
     assert_eq!(*two.wanted().borrow(), Wanted::Wait);
-    let (queue, _) = stays(board.enter(TWO, true));
+    let (queue, _) = stays(board.enter(TWO, true, 0));
     // Somebody comes; those who stay keep their links.
     let addresses = BTreeMap::from([(2, "two:1".to_owned()), (3, "three:1".to_owned())]);
     board.follow(Membership::of([SiteId::FIRST, TWO, THREE]), &addresses);
@@ -117,23 +117,24 @@ fn who_comes_and_goes_is_followed() {
     let again = SiteId { number: 2, incarnation: 1 };
     board.follow(Membership::of([SiteId::FIRST, again, THREE]), &addresses);
     assert!(is_closed(&queue) && two.leave(&queue, "closed"));
-    let (queue, _) = stays(board.enter(again, true));
+    let (queue, _) = stays(board.enter(again, true, 0));
     // Somebody goes.
     board.follow(Membership::of([SiteId::FIRST, THREE]), &addresses);
     assert_eq!(*two.wanted().borrow(), Wanted::Gone);
     assert!(is_closed(&queue) && two.leave(&queue, "closed"));
     assert_eq!(board.peers().into_keys().collect::<Vec<_>>(), [3]);
-    assert!(matches!(board.enter(again, false), Entered::Superfluous));
+    assert!(matches!(board.enter(again, false, 0), Entered::Superfluous));
 }
 
 #[test]
 fn a_site_that_has_stopped_talks_to_nobody() {
     let board = board(SiteId::FIRST);
-    let (queue, _) = stays(board.enter(TWO, true));
+    let (queue, _) = stays(board.enter(TWO, true, 0));
     assert_eq!(board.stopped(), None);
-    assert!(board.stop("an old copy") && !board.stop("again"));
+    assert!(board.stop(Halt::OldCopy, "an old copy") && !board.stop(Halt::Removed, "again"));
+    assert_eq!(board.refusal(), Some(Refusal::OldCopy("an old copy".to_owned())));
     assert_eq!(board.stopped(), Some("an old copy"));
     assert!(is_closed(&queue));
-    assert!(matches!(board.enter(TWO, true), Entered::Superfluous));
+    assert!(matches!(board.enter(TWO, true, 0), Entered::Superfluous));
     assert_eq!(*board.peers()[&2].wanted().borrow(), Wanted::Gone);
 }

@@ -38,6 +38,7 @@ fn all() -> Vec<Frame<'static>> {
         Frame::Called { number: 0, reply: b"" },
         Frame::Ask { number: 1, question: b"\x01 list" },
         Frame::Told { number: u64::MAX, answer: b"\x01 listing" },
+        Frame::Node { key: [7; NODE_KEY_BYTES] },
         Frame::Leave { leaves: true },
         Frame::Leave { leaves: false },
         Frame::Draining(Draining {

@@ -94,7 +94,8 @@ fn another_folder_under_the_same_number_is_refused() {
     let seen = Seen { instance: Instance([9; 16]), run: Run { number: 1, nonce: 1 } };
     let text = refusal(&hello(), Some(seen));
     assert!(text.contains("second site with the number 2"), "{text}");
-    assert!(text.contains(&"09".repeat(16)) && text.contains(&"02".repeat(16)), "{text}");
+    // Whoever knows a folder can pass for its site.
+    assert!(!text.contains(&"09".repeat(16)) && !text.contains(&"02".repeat(16)), "{text}");
 }
 
 #[test]

@@ -5,13 +5,24 @@ use quipu_engine::{Listing, OwnedCommand, Refusal, Reply, SiteId, call};
 use quipu_storage::ShardId;
 
 use super::question::{Question, Told, decode, encode};
-use crate::node::{
-    Node,
-    acks::Written,
-    mail::{Cleared, ListShard, Mail},
+use crate::{
+    links::NODE_KEY_BYTES,
+    node::{
+        Node,
+        acks::Written,
+        mail::{Cleared, ListShard, Mail},
+    },
 };
 
 impl Node {
+    /// Tells another node of this site, which shows this key, who is here.
+    pub(in crate::node) fn welcome_node(&self, key: &[u8; NODE_KEY_BYTES]) -> Result<Vec<u8>, String> {
+        match &self.shared.siblings {
+            Some(siblings) if siblings.knows(key) => Ok(self.introduction()),
+            _ => Err("it is no node of this site; nothing was done".to_owned()),
+        }
+    }
+
     /// Answers another node of this site. The error is for it, and ends the connection.
     pub(in crate::node) async fn answer_node(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let question: Question = decode(bytes)?;
@@ -23,7 +34,10 @@ impl Node {
                 let request = ListShard { shard: ShardId(shard), prefix, after, limit };
                 if clear { self.clear_for(request).await } else { self.list_for(request).await }
             }
-            Question::Count => Told::Count(self.count_here().await),
+            Question::Count => {
+                let counts = self.count_here().await.into_iter();
+                Told::Count(counts.map(|(shard, count)| (shard.0, count)).collect())
+            }
             Question::Audit => match self.audit_here().await {
                 Ok(audits) => Told::Audit(audits),
                 Err(refusal) => Told::Refused(refusal),

@@ -15,7 +15,7 @@ use super::{
     question::{Question, Told},
 };
 use crate::{
-    links::Frame,
+    links::{Frame, Halt},
     node::{
         Node, Shared,
         council::Opening,
@@ -100,7 +100,7 @@ impl Shared {
     /// nobody.
     pub(in crate::node) fn fail_link(self: &Arc<Self>, from: SiteId, why: String, is_old_copy: bool) {
         if is_old_copy {
-            self.stop_counting(&why);
+            self.stop_counting(Halt::OldCopy, &why);
         }
         if self.speaks() {
             self.board().fail(from, why);

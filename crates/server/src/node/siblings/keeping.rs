@@ -22,8 +22,9 @@ use tokio::sync::{Notify, watch};
 use super::{About, Nudge, Sibling, Siblings, View, lock, seat::SEAT};
 use crate::{
     config::Config,
-    links,
-    node::{Shared, mail::Mail, slots::advertised},
+    links::{self, Halt, NODE_KEY_BYTES},
+    node::{Shared, essential::essential, mail::Mail, slots::advertised},
+    random::random,
 };
 
 /// How often a node says that it is there, and looks.
@@ -66,8 +67,14 @@ impl Listening {
             resp_cluster: self.resp_cluster.map(|address| (host(address), address.port())),
             http: self.http.map(text),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            key: new_key(),
         }
     }
+}
+
+fn new_key() -> [u8; NODE_KEY_BYTES] {
+    let halves = [random(), random()].map(u64::to_le_bytes);
+    halves.concat().try_into().expect("two halves")
 }
 
 impl Keeping {
@@ -91,6 +98,7 @@ impl Keeping {
         let keeper = Keeper::new(Arc::clone(&registry), all, SEAT, silence_ms, exchange::encode(&about));
         let siblings = Arc::new(Siblings {
             registry,
+            key: about.key,
             started: Instant::now(),
             here: shards.all().map(|_| AtomicBool::new(false)).collect(),
             moving: Mutex::default(),
@@ -137,7 +145,7 @@ impl Keeping {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("keeper".to_owned()).spawn(work)?;
+        let thread = essential("keeper", work)?;
         let running = Running { siblings, thread };
         let _ = has_looked.recv_timeout(FIRST_SHARDS);
         // Whoever is told that this node is ready finds all counters: here, or at a node that is alive.
@@ -239,7 +247,7 @@ fn turn(keeper: &mut Keeper, shared: &Shared, siblings: &Siblings) -> bool {
         Err(LookError::Removed(removed)) => {
             // Nobody hears this node any more, whatever the store answers to it.
             lock(&siblings.trust).until_ms = 0;
-            shared.stop_counting(&removed.to_string());
+            shared.stop_counting(Halt::Removed, &removed.to_string());
             false
         }
     }

@@ -40,7 +40,8 @@ pub(super) use self::{
     seat::SEAT,
 };
 use super::Shared;
-use crate::links::{Caller, LinksOf};
+use crate::auth::equal;
+use crate::links::{Caller, LinksOf, NODE_KEY_BYTES};
 
 /// Where a node can be reached.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -60,6 +61,10 @@ pub(crate) struct About {
     /// By clients of a Redis Cluster: host and port.
     #[n(4)]
     pub(crate) resp_cluster: Option<(String, u16)>,
+    /// What other nodes of the site show when they dial it: drawn at the start, and known to nobody who cannot read the
+    /// database.
+    #[cbor(n(5), with = "minicbor::bytes", default)]
+    pub(crate) key: [u8; NODE_KEY_BYTES],
 }
 
 impl About {
@@ -118,6 +123,8 @@ enum Nudge {
 /// The other nodes, and how this one stands among them.
 pub(crate) struct Siblings {
     registry: Arc<dyn Registry>,
+    /// This node's key, as in [`About`].
+    key: [u8; NODE_KEY_BYTES],
     started: Instant,
     /// By shard: is it open here?
     here: Box<[AtomicBool]>,
@@ -144,6 +151,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Siblings {
     pub(crate) fn own(&self) -> NodeId {
         self.registry.own()
+    }
+
+    /// Has whoever shows this read the database of this site?
+    pub(crate) fn knows(&self, key: &[u8; NODE_KEY_BYTES]) -> bool {
+        equal(&self.key, key)
     }
 
     /// What was last seen of the others.

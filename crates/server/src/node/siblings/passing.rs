@@ -1,20 +1,25 @@
 //! What is for a shard elsewhere goes to the node that has it, in one hop. While a shard moves it waits for a moment.
 
-use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    sync::Arc,
+    time::Duration,
+};
 
 use minicbor::bytes::ByteVec;
 use quipu_engine::{
-    Action, Command, Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, call,
+    Action, Command, Listing, Move, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, call,
     handoff::{
         Name, Visit,
-        exchange::{self, Exchange, Exchanged, Taken},
+        exchange::{self, Exchanged, Taken},
     },
 };
 use quipu_storage::{NodeId, ShardId};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{
-    Place, Siblings,
+    About, Place, Siblings,
     question::{Question, Told, decode, encode},
 };
 use crate::{
@@ -22,6 +27,7 @@ use crate::{
     node::{
         Node, Shared,
         acks::Written,
+        deferred::Late,
         mail::{Cleared, ListShard, Mail},
     },
 };
@@ -57,8 +63,24 @@ enum Asked {
 struct Passing {
     ticket: Ticket,
     command: OwnedCommand,
+    /// Nobody waits longer for it.
+    until: Instant,
     /// Why it may have been done already.
     doubt: Option<String>,
+    /// Nobody waits for it any more.
+    is_given_up: bool,
+}
+
+impl Passing {
+    /// What is said of it if it comes to no end.
+    fn refused(&self) -> (Ticket, Reply) {
+        let reads = matches!(self.command.get().action, Action::Get | Action::Inspect | Action::Outcome(_));
+        let refusal = match &self.doubt {
+            Some(why) if !reads => Refusal::InDoubt(why.clone()),
+            _ => Refusal::NotHere,
+        };
+        (self.ticket, Reply::Refused(refusal))
+    }
 }
 
 /// What became of commands that were to be passed on.
@@ -74,7 +96,7 @@ fn is_repeatable(command: Command<'_>) -> bool {
     match command.action {
         Action::Add { operation, .. } => operation.is_some(),
         Action::Get | Action::Inspect | Action::Outcome(_) => true,
-        Action::Reset { .. } | Action::Create { .. } => false,
+        Action::Reset { .. } | Action::Create { .. } | Action::Move(_) => false,
     }
 }
 
@@ -82,7 +104,7 @@ fn is_repeatable(command: Command<'_>) -> bool {
 pub(in crate::node) fn own_wait(command: Command<'_>) -> Duration {
     Duration::from_millis(match command.action {
         Action::Add { add, .. } => add.remote_ms,
-        Action::Create { wait_ms, .. } => wait_ms,
+        Action::Create { wait_ms, .. } | Action::Move(Move { wait_ms, .. }) => wait_ms,
         _ => 0,
     })
 }
@@ -94,26 +116,26 @@ impl Shared {
         siblings: Arc<Siblings>,
         worker: usize,
         shard: ShardId,
-        commands: Vec<(Ticket, OwnedCommand)>,
+        commands: Vec<Late>,
         in_lane: bool,
     ) {
         let node = Node { shared: Arc::clone(self) };
         self.metrics.nodes.passed_on.inc_by(commands.len() as u64);
         self.runtime.spawn(async move {
-            let passed = node.pass(&siblings, shard, commands).await;
+            let passed = node.pass(&siblings, worker, shard, commands).await;
             node.shared.post(worker, Mail::Passed { shard, passed, in_lane });
         });
     }
 }
 
 impl Node {
-    async fn pass(
-        &self,
-        siblings: &Siblings,
-        shard: ShardId,
-        commands: Vec<(Ticket, OwnedCommand)>,
-    ) -> Passed {
-        let passing = |(ticket, command)| Passing { ticket, command, doubt: None };
+    async fn pass(&self, siblings: &Siblings, worker: usize, shard: ShardId, commands: Vec<Late>) -> Passed {
+        let deadline = Duration::from_millis(self.shared.storage_deadline_ms);
+        let started = Instant::from_std(self.shared.started);
+        let passing = |Late { since_ms, ticket, command }| {
+            let until = started + Duration::from_millis(since_ms) + deadline + own_wait(command.get());
+            Passing { ticket, command, until, doubt: None, is_given_up: false }
+        };
         let mut left: Vec<Passing> = commands.into_iter().map(passing).collect();
         let mut passed = Passed::default();
         let mut until = Instant::now() + MOVE_WAIT;
@@ -121,9 +143,14 @@ impl Node {
             let within = left.iter().map(|it| own_wait(it.command.get())).max().unwrap_or_default();
             let commands = left.iter().map(|it| ByteVec::from(call::encode_command(it.command.get())));
             let question = Question::Commands { shard: shard.0, commands: commands.collect() };
-            match self.ask_owner(siblings, shard, &question, ANSWER_MAX + within).await {
+            let asked = self.ask_owner(siblings, shard, &question, ANSWER_MAX + within);
+            let Some(asked) = self.while_waited_for(worker, shard, &mut left, asked).await else {
+                return passed;
+            };
+            match asked {
                 Ok(Asked::Here) => {
-                    passed.here.extend(left.into_iter().map(|it| (it.ticket, it.command)));
+                    let here = left.into_iter().filter(|it| !it.is_given_up);
+                    passed.here.extend(here.map(|it| (it.ticket, it.command)));
                     return passed;
                 }
                 Ok(Asked::Told(Told::Replies(replies))) if replies.len() == left.len() => {
@@ -135,18 +162,44 @@ impl Node {
                     until = Instant::now() + MOVE_WAIT;
                 }
             }
+            left.retain(|it| !it.is_given_up);
             if left.is_empty() {
                 return passed;
             }
             if Instant::now() >= until {
-                let refused = left.into_iter().map(|it| {
-                    let refusal = it.doubt.map_or(Refusal::NotHere, Refusal::InDoubt);
-                    (it.ticket, Reply::Refused(refusal))
-                });
-                passed.answers.extend(refused);
+                passed.answers.extend(left.iter().map(Passing::refused));
                 return passed;
             }
             siblings.wait_for_change().await;
+        }
+    }
+
+    /// Waits for an answer about these commands. Those whose time is up meanwhile are told at once that it is not known what
+    /// became of them. `None`: all of them are.
+    async fn while_waited_for<T>(
+        &self,
+        worker: usize,
+        shard: ShardId,
+        passing: &mut [Passing],
+        answer: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut answer = std::pin::pin!(answer);
+        loop {
+            let next = passing.iter().filter(|it| !it.is_given_up).map(|it| it.until).min()?;
+            tokio::select! {
+                answer = &mut answer => return Some(answer),
+                () = sleep_until(next) => {}
+            }
+            let now = Instant::now();
+            let after_ms = self.shared.storage_deadline_ms;
+            let mut overdue = Passed::default();
+            for it in passing.iter_mut().filter(|it| !it.is_given_up && it.until <= now) {
+                it.is_given_up = true;
+                it.doubt =
+                    Some(format!("the node that it was passed on to has not answered for {after_ms} ms"));
+                overdue.answers.push(it.refused());
+            }
+            self.shared.post(worker, Mail::Passed { shard, passed: overdue, in_lane: false });
         }
     }
 
@@ -209,18 +262,18 @@ impl Node {
         let about = view.nodes.get(&node).ok_or("it has gone")?.about.clone();
         let this = self.clone();
         // Where all of them run.
-        let dial = self.shared.runtime.spawn(async move { this.dial(&about.link).await });
+        let dial = self.shared.runtime.spawn(async move { this.dial(&about).await });
         let caller = Arc::new(dial.await.map_err(|error| error.to_string())??);
         callers.insert(node, Arc::clone(&caller));
         Ok(caller)
     }
 
-    async fn dial(&self, address: &str) -> Result<Caller, String> {
+    async fn dial(&self, to: &About) -> Result<Caller, String> {
+        let address = &to.link;
         let meet = async {
             let caller = Caller::dial(address).await.map_err(|error| error.to_string())?;
             let ours = self.shared.board().cluster();
-            let hello = exchange::encode(&Exchange::new(Some(ours.clone()), Vec::new()));
-            let answer = caller.exchange(&hello).await.map_err(|error| error.to_string())?;
+            let answer = caller.greet(to.key).await.map_err(|error| error.to_string())?;
             let exchanged: Exchanged = exchange::decode(&answer).map_err(|error| error.to_string())?;
             let is_ours = exchanged.server.name == Name::of_site(self.shared.site());
             if ours.is_other(&exchanged.home()) || !is_ours {
@@ -327,15 +380,22 @@ impl Node {
         taken.unwrap_or_else(|refusal| exchange::encode(&Taken::Refused(refusal.to_string())))
     }
 
-    /// How many counters the other nodes have. One that does not answer has none.
-    pub(in crate::node) async fn count_elsewhere(&self) -> u64 {
-        let mut count = 0;
-        for told in self.ask_all(&Question::Count).await {
-            if let Ok(Told::Count(more)) = told {
-                count += more;
+    /// How many counters all nodes have, each shard counted once. Those of a shard that nobody has for a while are not known.
+    pub(in crate::node) async fn count_everywhere(&self) -> u64 {
+        let until = Instant::now() + MOVE_WAIT;
+        loop {
+            let mut counts: BTreeMap<ShardId, u64> = self.count_here().await.into_iter().collect();
+            for told in self.ask_all(&Question::Count).await {
+                if let Ok(Told::Count(more)) = told {
+                    counts.extend(more.into_iter().map(|(shard, count)| (ShardId(shard), count)));
+                }
+            }
+            let is_whole = counts.len() == usize::from(self.shared.shards.count());
+            match &self.shared.siblings {
+                Some(siblings) if !is_whole && Instant::now() < until => siblings.wait_for_change().await,
+                _ => return counts.values().sum(),
             }
         }
-        count
     }
 
     /// The books of the other nodes.
@@ -426,7 +486,7 @@ fn take_replies(
     answers: &mut Vec<(Ticket, Reply)>,
 ) -> Vec<Passing> {
     let mut left = Vec::new();
-    for (it, reply) in passing.into_iter().zip(replies) {
+    for (it, reply) in passing.into_iter().zip(replies).filter(|(it, _)| !it.is_given_up) {
         match call::decode_reply(reply) {
             Ok(Reply::Refused(Refusal::NotHere)) => left.push(it),
             Ok(reply) => answers.push((it.ticket, reply)),
@@ -438,8 +498,8 @@ fn take_replies(
 
 /// There was no answer: what may be repeated is left, the rest is in doubt for good.
 fn doubt(passing: Vec<Passing>, why: &str, answers: &mut Vec<(Ticket, Reply)>) -> Vec<Passing> {
-    let (mut left, lost): (Vec<_>, Vec<_>) =
-        passing.into_iter().partition(|it| is_repeatable(it.command.get()));
+    let waited_for = passing.into_iter().filter(|it| !it.is_given_up);
+    let (mut left, lost): (Vec<_>, Vec<_>) = waited_for.partition(|it| is_repeatable(it.command.get()));
     let in_doubt = |it: Passing| (it.ticket, Reply::Refused(Refusal::InDoubt(why.to_owned())));
     answers.extend(lost.into_iter().map(in_doubt));
     left.iter_mut().for_each(|it| it.doubt = Some(why.to_owned()));

@@ -142,9 +142,9 @@ pub(super) enum Told {
         #[n(1)]
         kept: u64,
     },
-    /// So many.
+    /// So many in each shard that is there.
     #[n(4)]
-    Count(#[n(0)] u64),
+    Count(#[n(0)] Vec<(u16, u64)>),
     /// The books.
     #[n(5)]
     Audit(#[n(0)] Vec<ShardAudit>),

@@ -118,13 +118,14 @@ impl Call<'_> {
 }
 
 /// In the order in which they are listed.
-static COMMANDS: [&Spec; 40] = [
+static COMMANDS: [&Spec; 41] = [
     &hello::AUTH,
     &client::CLIENT,
     &command::COMMAND,
     &config::CONFIG,
     &counter::CREATE,
     &counter::INFO,
+    &counter::MOVE,
     &counter::OUTCOME,
     &counter::RIGHTS,
     &scan::DBSIZE,

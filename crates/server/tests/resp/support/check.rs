@@ -109,8 +109,9 @@ fn check_request(request: Request<'_>) {
         | Request::Type { key }
         | Request::Inspect { key }
         | Request::Rights { key }
-        | Request::Outcome { key, .. } => check_key(key),
-        Request::Create { key, minimum, maximum, value, wait_ms } => {
+        | Request::Outcome { key, .. }
+        | Request::Move { key, .. } => check_key(key),
+        Request::Create { key, minimum, maximum, value, wait_ms, spread: _ } => {
             check_key(key);
             assert!(wait_ms.is_none_or(|wait_ms| wait_ms <= SITES_WAIT_MS_MAX));
             assert!(minimum.is_none_or(|minimum| minimum <= value));

@@ -9,7 +9,7 @@ mod troubles;
 use super::check::{Answers, Bounds, Reads};
 use super::node::{Actor, Orders, Tender, Worker};
 use super::plan::Plan;
-use crate::core::{Backbone, Delay, Faults, Millis, Network, Node as Address, Queue};
+use crate::core::{Backbone, Budget, Delay, Faults, Millis, Network, Node as Address, Queue, Watching};
 use crate::system::calls::{Attempt, Call};
 use crate::system::check::counting::Counting;
 use crate::system::client::{Client, Pool};
@@ -168,6 +168,8 @@ pub(super) struct World {
     bounds: Bounds,
     reads: Reads,
     answers: Answers,
+    /// How much may still happen.
+    pub(super) budget: Budget,
     order: u64,
     chance: Random,
     pub(super) probed: BTreeMap<usize, Reply>,
@@ -194,7 +196,7 @@ fn address(index: usize) -> Address {
 }
 
 impl World {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan, watching: Watching) -> Self {
         let memory = Memory::new();
         memory.move_far_away();
         #[cfg(feature = "testing")]
@@ -219,7 +221,7 @@ impl World {
             acted_under: BTreeMap::new(),
             not_done: BTreeSet::new(),
             died: Vec::new(),
-            history: History::of("node"),
+            history: History::of("node", watching.aloud),
             clients: (0..plan.clients)
                 .map(|client| Client::new(client, client % plan.nodes, plan.seed))
                 .collect(),
@@ -230,6 +232,7 @@ impl World {
             bounds: Bounds::default(),
             reads: Reads::default(),
             answers: Answers::default(),
+            budget: Budget::new(plan.clients, plan.active_ms, watching),
             order: 0,
             chance: Random::stream(plan.seed, "nodes: chance"),
             probed: BTreeMap::new(),
@@ -293,10 +296,18 @@ impl World {
         if self.failure.is_some() {
             return None;
         }
+        if let Err(what) = self.budget.spend() {
+            self.fail(what);
+            return None;
+        }
         if self.due.is_empty() {
             let mut batch = self.queue.next_batch(until)?;
             self.due.extend(batch.drain(..));
             self.queue.recycle(&mut batch);
+            if self.now() > self.plan.active_ms {
+                // Also while requests rest: if clients went on, what they ask could keep nodes at rest for ever.
+                self.close();
+            }
         }
         self.due.pop_front()
     }

@@ -61,8 +61,15 @@ impl World {
         let _ = registry.ask_to_drain(self.places[at].id, drains);
     }
 
-    /// Nothing goes wrong any more.
-    pub(in crate::nodes) fn heal(&mut self) {
+    /// Clients begin nothing new, and nothing goes wrong any more.
+    pub(in crate::nodes) fn close(&mut self) {
+        if !self.healed {
+            self.closing = true;
+            self.heal();
+        }
+    }
+
+    fn heal(&mut self) {
         self.say("everything heals".to_owned());
         self.healed = true;
         self.storm = None;

@@ -1,15 +1,19 @@
-//! What is said about an operation: one site never counts it twice, nor forgets it within the window.
+//! What is said about an operation: one site never counts it twice, nor forgets it within the window; and what was once
+//! told as settled is told by everybody for the rest of the window.
 
 use super::{Acked, Check, Fate, Seen, at};
 use crate::core::Millis;
+use crate::system::calls::Act;
 use crate::system::plan::Plan;
-use quipu_engine::{Outcome, Reply};
+use quipu_engine::{Added, Outcome, Reply};
 
 /// What sites have said of an operation.
 #[derive(Debug, Clone, Copy, Default)]
 struct Said {
     /// The sites that counted it, as bits.
     counted_at: u32,
+    /// Where it was counted, and how, as somebody has told it to be settled.
+    settled: Option<Added>,
 }
 
 /// The accounts.
@@ -25,13 +29,18 @@ impl Answers {
     }
 }
 
+/// Was nothing asked for?
+fn is_zero(seen: Seen<'_>) -> bool {
+    matches!(seen.call.act, Act::Add { amount: 0, .. })
+}
+
 impl Check for Answers {
     fn released(&mut self, seen: Seen<'_>, reply: &Reply) -> Result<(), String> {
         let Some(id) = &seen.call.id else { return Ok(()) };
         let said = at(&mut self.operations, id.number);
         let here = 1u32 << seen.site;
         match reply {
-            Reply::Added(added) if !added.repeated => {
+            Reply::Added(added) if !added.repeated && (added.applied != 0 || is_zero(seen)) => {
                 if said.counted_at & here != 0 {
                     let site = seen.site + 1;
                     return Err(format!(
@@ -41,6 +50,17 @@ impl Check for Answers {
                     ));
                 }
                 said.counted_at |= here;
+            }
+            Reply::Outcome(Outcome::Counted(added)) if seen.now - seen.call.since_ms < self.window_ms => {
+                let first = *said.settled.get_or_insert(*added);
+                if first != *added {
+                    return Err(format!(
+                        "site {} tells of operation {} of {}: {added:?}, and it was settled as {first:?}",
+                        seen.site + 1,
+                        id.number,
+                        seen.name()
+                    ));
+                }
             }
             Reply::Outcome(Outcome::Unknown)
                 if said.counted_at & here != 0 && seen.now - seen.call.since_ms < self.window_ms =>
@@ -55,7 +75,9 @@ impl Check for Answers {
 
     fn forgotten(&mut self, seen: Seen<'_>, _: Acked, _: Fate) {
         if let Some(id) = &seen.call.id {
-            at(&mut self.operations, id.number).counted_at &= !(1 << seen.site);
+            let said = at(&mut self.operations, id.number);
+            said.counted_at &= !(1 << seen.site);
+            said.settled = None;
         }
     }
 

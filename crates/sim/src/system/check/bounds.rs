@@ -1,8 +1,8 @@
 //! No bound is crossed: not in what any site shows, and not in the sum of all that was acknowledged anywhere.
 
 use super::{Acked, Check, Fate, Final, Seen, at};
-use crate::system::calls::{Act, Key, Kind};
-use quipu_engine::{Limits, Refusal, Reply};
+use crate::system::calls::{Act, Id, Key, Kind};
+use quipu_engine::{Beyond, Limits, Refusal, Reply};
 use std::collections::BTreeSet;
 
 /// What is known of a counter.
@@ -55,10 +55,17 @@ impl Account {
     }
 
     fn doubt(&mut self, seen: Seen<'_>) {
-        if let Act::Add { amount, .. } = seen.call.act {
-            let amount = i128::from(amount);
-            self.doubt_up += amount.max(0);
-            self.doubt_down += amount.min(0);
+        match seen.call.act {
+            // Any part of it may be stored, in place of any other part that was acknowledged.
+            Act::Add { amount, beyond: Beyond::Saturate, .. } if seen.call.id.is_some() => {
+                self.doubt_up += i128::from(amount.abs());
+                self.doubt_down -= i128::from(amount.abs());
+            }
+            Act::Add { amount, .. } => {
+                self.doubt_up += i128::from(amount.max(0));
+                self.doubt_down += i128::from(amount.min(0));
+            }
+            _ => {}
         }
     }
 }
@@ -73,8 +80,13 @@ impl Check for Bounds {
         match reply {
             Reply::Created => account.created_at |= 1 << seen.site,
             Reply::Added(added) => {
-                let is_new = seen.call.id.as_ref().is_none_or(|id| account.counted.insert(id.number));
+                let counts = |id: &Id| added.applied != 0 && account.counted.insert(id.number);
+                let is_new = seen.call.id.as_ref().is_none_or(counts);
                 account.sum += if is_new { i128::from(added.applied) } else { 0 };
+                let saturates = matches!(seen.call.act, Act::Add { beyond: Beyond::Saturate, .. });
+                if saturates && !is_new && !added.repeated && added.applied != 0 {
+                    account.doubt(seen);
+                }
                 shown = Some(added.value);
             }
             Reply::Value(value) => shown = *value,

@@ -26,6 +26,10 @@ struct Operation {
     counted: Option<i64>,
     /// May have been stored, with this amount.
     doubt: Option<i64>,
+    /// Sites may have counted any part of this amount, each another one: the lowest site's counts.
+    saturates: Option<i64>,
+    /// Another site has acknowledged another part, or may have stored one.
+    differs: bool,
 }
 
 /// The accounts.
@@ -49,6 +53,9 @@ impl Counting {
                 let operation = at(&mut self.operations, id.number);
                 operation.key = seen.call.key;
                 operation.doubt = Some(amount);
+                if beyond == Beyond::Saturate {
+                    (operation.saturates, operation.differs) = (Some(amount), true);
+                }
             }
         }
     }
@@ -63,15 +70,23 @@ impl Check for Counting {
                     account.certain += i128::from(added.applied);
                     return Ok(());
                 };
+                if added.applied == 0 && !matches!(seen.call.act, Act::Add { amount: 0, .. }) {
+                    // An attempt that counted nothing is no outcome.
+                    return Ok(());
+                }
                 let operation = at(&mut self.operations, id.number);
                 operation.key = seen.call.key;
+                if let Act::Add { amount, beyond: Beyond::Saturate, .. } = seen.call.act {
+                    operation.saturates = Some(amount);
+                    operation.differs |= operation.counted.is_some_and(|counted| counted != added.applied);
+                }
                 match operation.counted {
                     None => {
                         operation.counted = Some(added.applied);
                         account.certain += i128::from(added.applied);
                         Ok(())
                     }
-                    Some(applied) if applied == added.applied => Ok(()),
+                    Some(applied) if applied == added.applied || operation.differs => Ok(()),
                     Some(applied) => Err(format!(
                         "{}: operation {} was answered with {applied}, and now with {}",
                         seen.name(),
@@ -114,8 +129,18 @@ impl Check for Counting {
 
     fn finished(&mut self, last: &Final<'_>) -> Result<(), String> {
         for operation in &self.operations {
-            if let (None, Some(amount)) = (operation.counted, operation.doubt) {
-                at(&mut self.accounts, operation.key).doubts.push(amount);
+            let account = at(&mut self.accounts, operation.key);
+            match (operation.counted, operation.doubt, operation.saturates) {
+                (Some(counted), _, Some(amount)) if operation.differs => {
+                    // At least one unit, and at most all.
+                    account.certain += i128::from(amount.signum() - counted);
+                    account.doubts.extend((1..amount.abs()).map(|_| amount.signum()));
+                }
+                (None, Some(_), Some(amount)) => {
+                    account.doubts.extend((0..amount.abs()).map(|_| amount.signum()));
+                }
+                (None, Some(amount), None) => account.doubts.push(amount),
+                _ => {}
             }
         }
         for (number, key) in last.keys.iter().enumerate().filter(|(_, key)| key.kind != Kind::Resets) {

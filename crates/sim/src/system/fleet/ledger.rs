@@ -168,10 +168,12 @@ impl Ledger {
         self.tokens.keys().filter(is_gone).count() as u64
     }
 
-    /// By counter, what must have come to the sites by now, and what may have.
+    /// By counter, what must have come to the sites by now, and what may have. Rows of bounded counters may have come ahead
+    /// of the stream of a site that is gone.
     pub(in crate::system) fn balance(
         &self,
         standing: impl Fn(Name, u16) -> Standing,
+        is_bounded: impl Fn(usize) -> bool,
     ) -> BTreeMap<usize, Balance> {
         let mut all: BTreeMap<usize, Balance> = BTreeMap::new();
         for life in self.lives.values().filter(|life| life.ended != Some(Ended::Lost)) {
@@ -186,8 +188,11 @@ impl Ledger {
             let is_lost = self.lives.get(&sent.source).is_some_and(|life| life.ended == Some(Ended::Lost));
             let was_in = if is_lost { Fate::Not } else { Fate::Counted };
             let fate = sent.fate(is_lost, standing(token.2, token.1), &|name| standing(name, token.1));
+            let is_gone = standing(token.2, token.1) != Standing::There;
             for (key, amount) in &sent.deltas {
                 let balance = all.entry(*key).or_default();
+                let may_be_ahead = fate == Fate::Not && is_gone && is_bounded(*key);
+                let fate = if may_be_ahead { Fate::Perhaps } else { fate };
                 let change = i128::from(fate == Fate::Counted) - i128::from(was_in == Fate::Counted);
                 balance.certain += change * i128::from(*amount);
                 balance.doubts.extend((fate == Fate::Perhaps).then_some(*amount));

@@ -36,6 +36,12 @@ impl World {
             let site = asking.random.below(self.sites.len());
             return self.attempt(client, call, site, self.plan.work.attempts_max);
         }
+        if let Some(operation) = asking.wonders(&self.plan.work) {
+            let site = asking.random.below(self.sites.len());
+            self.calls.push(Call { act: Act::Outcome, ..self.calls[operation].clone() });
+            self.client_calls += 1;
+            return self.attempt(client, self.calls.len() - 1, site, 1);
+        }
         let call = match asking.last_operation() {
             Some(last) => Call { act: Act::Outcome, ..self.calls[last].clone() },
             None => asking.next_call(&mut self.pool, &self.plan.work, self.queue.now()),

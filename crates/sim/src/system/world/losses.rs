@@ -1,7 +1,7 @@
 //! What is lost with a disk, and who must be told.
 
 use super::World;
-use crate::system::calls::Attempt;
+use crate::system::calls::{Attempt, Kind};
 use crate::system::check::Seen;
 use crate::system::claims::{Acked, Claim, Fate, Forgotten};
 use crate::system::history::Note;
@@ -74,6 +74,11 @@ impl World {
 
     fn forget(&mut self, all: Vec<Forgotten>) {
         for Forgotten { attempt, origin, acked, fate } in all {
+            let call = &self.calls[self.attempts[attempt].call];
+            let is_bounded = self.pool.keys[call.key].kind == Kind::Bounded;
+            // The row may have come with that of another site, ahead of the stream that it belongs to.
+            let may_be_ahead = fate == Fate::Lost && is_bounded;
+            let fate = if may_be_ahead { Fate::Doubt } else { fate };
             self.note(Note::Forgotten { attempt, fate });
             self.tell_checks(attempt, origin, acked, Some(fate));
         }

@@ -58,6 +58,13 @@ impl World {
             Trouble::Lose { site, heir, after_ms } if is(site, Standing::Member) && others(site) => {
                 (site, Step::Remove { heir }, after_ms)
             }
+            Trouble::LoseTwo { site, other, heir, after_ms }
+                if is(site, Standing::Member) && is(other, Standing::Member) && self.members().len() > 2 =>
+            {
+                self.die_for_good(other, Standing::Gone);
+                self.also_lost = Some((other, heir));
+                (site, Step::Remove { heir }, after_ms)
+            }
             Trouble::Restore { site, age_ms, away_ms } if is(site, Standing::Member) => {
                 (site, Step::Die { away_ms }, age_ms)
             }
@@ -107,6 +114,9 @@ impl World {
             Step::Gather => self.gather(site),
             Step::Settle if self.all_have_heard() => {
                 self.change = None;
+                if let Some((site, heir)) = self.also_lost.take() {
+                    self.next(UnderWay { site, step: Step::Remove { heir } }, 0);
+                }
                 return Ok(());
             }
             Step::Settle => None,

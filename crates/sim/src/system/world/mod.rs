@@ -23,7 +23,7 @@ use super::history::{History, Note};
 use super::links::Links;
 use super::plan::Plan;
 use super::site::Site;
-use crate::core::{Backbone, Delay, Faults, Millis, Network, Node, Queue};
+use crate::core::{Backbone, Budget, Delay, Faults, Millis, Network, Node, Queue, Watching};
 use quipu_crdt::testing::Random;
 use quipu_engine::{Envelope, Membership, Reply, SiteId};
 use quipu_storage::ShardId;
@@ -90,6 +90,8 @@ pub(super) struct World {
     pub(super) between: Network<Backbone>,
     envelopes: Vec<Envelope>,
     checks: Vec<Box<dyn Check>>,
+    /// How much may still happen.
+    pub(super) budget: Budget,
     order: u64,
     chance: Random,
     /// Answers to probes.
@@ -102,6 +104,8 @@ pub(super) struct World {
     pub(super) membership: Rc<Membership>,
     /// The change of that which is under way.
     change: Option<UnderWay>,
+    /// A site that is lost too, and is removed next, and who answers for it then.
+    also_lost: Option<(usize, usize)>,
     /// May a site come back without something that it has acknowledged, or not at all?
     forgets: bool,
     claims: Claims,
@@ -137,7 +141,7 @@ fn node(index: usize) -> Node {
 }
 
 impl World {
-    pub(super) fn new(plan: Plan) -> Self {
+    pub(super) fn new(plan: Plan, watching: Watching) -> Self {
         let slots = plan.slots();
         let sites: Vec<Site> = (0..slots).map(|site| Site::new(site, &plan)).collect();
         let membership = Rc::new(sites[0].membership().clone());
@@ -146,6 +150,7 @@ impl World {
             sites,
             membership,
             change: None,
+            also_lost: None,
             forgets: plan.forgets(),
             claims: Claims::default(),
             dead: BTreeSet::new(),
@@ -153,7 +158,7 @@ impl World {
             pool: Pool::new(&plan.work, plan.shards, !plan.fleet.is_empty()),
             calls: Vec::new(),
             attempts: Vec::new(),
-            history: History::of("site"),
+            history: History::of("site", watching.aloud),
             clients: (0..plan.clients)
                 .map(|client| Client::new(client, client % plan.sites, plan.seed))
                 .collect(),
@@ -162,6 +167,7 @@ impl World {
             between: between_sites(&plan),
             envelopes: Vec::new(),
             checks: check::all(&plan),
+            budget: Budget::new(plan.clients + plan.fleet.edges, plan.active_ms, watching),
             order: 0,
             chance: Random::stream(plan.seed, "system: chance"),
             probed: BTreeMap::new(),
@@ -213,6 +219,7 @@ impl World {
     pub(super) fn run_until(&mut self, until: Millis) -> Result<(), String> {
         while let Some(mut batch) = self.queue.next_batch(until) {
             for event in batch.drain(..) {
+                self.budget.spend()?;
                 self.happen(event)?;
             }
             self.queue.recycle(&mut batch);

@@ -50,9 +50,11 @@ impl World {
                 (0..times).for_each(|_| self.sites[site].memory.inject(ShardId(shard), fault));
             }
             Trouble::Table { site, rows } => self.sites[site].memory.fail_next_put_after(rows),
-            Trouble::Leave { .. } | Trouble::Join { .. } | Trouble::Lose { .. } | Trouble::Restore { .. } => {
-                self.begin_change(trouble)?;
-            }
+            Trouble::Leave { .. }
+            | Trouble::Join { .. }
+            | Trouble::Lose { .. }
+            | Trouble::LoseTwo { .. }
+            | Trouble::Restore { .. } => self.begin_change(trouble)?,
             Trouble::Clock { site, by_ms } => self.sites[site].skew_ms += by_ms,
             Trouble::Befalls { who, mishap } => self.befall(who, mishap),
         }

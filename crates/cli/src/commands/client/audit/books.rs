@@ -64,6 +64,34 @@ pub(super) struct ShardBooks {
     pub(super) set: Amounts,
     pub(super) cancelled: Amounts,
     pub(super) sites: Vec<Known>,
+    /// Counters whose rows witness that something was not counted once. Older servers do not tell.
+    #[serde(default)]
+    pub(super) suspicious: Vec<Suspicious>,
+}
+
+/// A counter on which an operation was not counted exactly once.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub(super) struct Suspicious {
+    key: Option<String>,
+    key_base64: Option<String>,
+    what: String,
+    sites: Vec<Site>,
+}
+
+impl fmt::Display for Suspicious {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = self.key.as_deref().or(self.key_base64.as_deref()).unwrap_or_default();
+        let sites: Vec<_> = self.sites.iter().map(Site::to_string).collect();
+        let sites = sites.join(" and ");
+        match self.what.as_str() {
+            "counted_twice" => write!(f, "an operation on {key:?} is counted at site {sites}"),
+            "lost" => write!(
+                f,
+                "an operation on {key:?} was counted at site {sites}, taken back, and is counted nowhere"
+            ),
+            other => write!(f, "{other}: an operation on {key:?}, at site {sites}"),
+        }
+    }
 }
 
 /// What is known of one site.

@@ -22,6 +22,8 @@ pub(super) struct Findings {
     pub(super) sites: Vec<SiteBooks>,
     /// What one site knows of another, where the two do not agree.
     pub(super) gaps: Vec<Gap>,
+    /// Operations that were not counted exactly once, as any site knows it.
+    pub(super) suspicious: BTreeSet<String>,
     /// Why it cannot be told.
     pub(super) problems: Vec<String>,
 }
@@ -80,7 +82,8 @@ fn difference(one: u64, other: u64) -> i64 {
 
 impl Findings {
     pub(super) fn of(reports: &[Report]) -> Self {
-        let mut findings = Self { sites: Vec::new(), gaps: Vec::new(), problems: Vec::new() };
+        let mut findings =
+            Self { sites: Vec::new(), gaps: Vec::new(), suspicious: BTreeSet::new(), problems: Vec::new() };
         let mut answers: BTreeMap<Site, (&str, &Books)> = BTreeMap::new();
         for Report { server, books } in reports {
             match books {
@@ -98,6 +101,8 @@ impl Findings {
         let all: Vec<&Books> = answers.values().map(|(_, books)| *books).collect();
         findings.check_membership(&all);
         findings.gaps = gaps(&all);
+        let suspicious = all.iter().flat_map(|books| books.shards.iter().flat_map(|shard| &shard.suspicious));
+        findings.suspicious = suspicious.map(ToString::to_string).collect();
         findings.sites = answers.values().map(|(server, books)| total(server, books, &all)).collect();
         findings
     }
@@ -119,7 +124,10 @@ impl Findings {
     pub(super) fn verdict(&self) -> Verdict {
         if !self.problems.is_empty() || self.sites.is_empty() {
             Verdict::Unknown
-        } else if !self.gaps.is_empty() || self.sites.iter().any(|site| site.provisional_ids > 0) {
+        } else if !self.gaps.is_empty()
+            || !self.suspicious.is_empty()
+            || self.sites.iter().any(|site| site.provisional_ids > 0)
+        {
             Verdict::Unbalanced
         } else {
             Verdict::Balanced
@@ -255,6 +263,24 @@ mod tests {
         let two = report("2", &["1", "2"], &[("1", 5, 2, 1)]);
         let findings = Findings::of(&[one, two]);
         assert_eq!((findings.sites[0].provisional_ids, findings.verdict()), (1, Verdict::Unbalanced));
+    }
+
+    #[test]
+    fn an_operation_that_was_not_counted_once_does_not_balance() {
+        let one = |suspicious: Value| {
+            let mut it = report("1", &["1"], &[("1", 5, 2, 0)]);
+            let books = it.books.as_mut().expect("books");
+            books.shards[0].suspicious = serde_json::from_value(suspicious).expect("suspicious");
+            it
+        };
+        assert_eq!(verdict(&[one(json!([]))]), Verdict::Balanced);
+        let twice = json!([{"key": "stock", "what": "counted_twice", "sites": ["1", "3"]}]);
+        let findings = Findings::of(&[one(twice)]);
+        assert_eq!(findings.verdict(), Verdict::Unbalanced);
+        let text = findings.suspicious.first().expect("one");
+        assert_eq!(text, "an operation on \"stock\" is counted at site 1 and 3");
+        let lost = json!([{"key_base64": "/w==", "what": "lost", "sites": ["2"]}]);
+        assert_eq!(verdict(&[one(lost)]), Verdict::Unbalanced);
     }
 
     #[test]

@@ -18,7 +18,8 @@ Examples:
 Each site keeps books: what it has told its clients that it counted (issued), what SET has put in the place of what it set
 aside, what it took back because two sites had counted the same retry (cancelled). Together that is what the site has
 counted. Every other site has to know of exactly that: what one has counted and another does not know of is in flight
-between the two. An id is provisional until every site has heard of it.
+between the two. An id is provisional until every site has heard of it. The rows of counters with limits also witness their
+last operations with ids: one that is counted twice, or nowhere, is named.
 
 Exit code 0: the books balance. 1: they do not, or not yet. 2: cannot tell, because a site did not answer or was not asked.
 While clients count there is always something in flight; a difference that stays when they rest is a fault.";

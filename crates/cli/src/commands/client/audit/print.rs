@@ -40,6 +40,7 @@ pub(super) fn json(findings: &Findings) -> Value {
         "balanced": balanced,
         "sites": sites.collect::<Vec<_>>(),
         "in_flight": gaps.collect::<Vec<_>>(),
+        "not_counted_once": findings.suspicious,
         "problems": findings.problems,
     })
 }
@@ -75,6 +76,9 @@ pub(super) fn people(findings: &Findings, with_shards: bool) -> Result<(), Failu
             let amounts = signed_parts(gap.added, gap.subtracted);
             say(format_args!("  shard {}: {amounts} ({})", gap.shard, several(gap.changes, "change")))?;
         }
+    }
+    for suspicious in &findings.suspicious {
+        say(format_args!("not counted once: {suspicious}"))?;
     }
     if findings.verdict() == Verdict::Balanced {
         say("the books balance: what the sites have issued is counted at all of them")?;

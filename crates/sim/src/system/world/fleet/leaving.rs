@@ -2,6 +2,7 @@
 
 use super::{Happening, Station};
 use crate::core::Millis;
+use crate::system::calls::Kind;
 use crate::system::fleet::{Balance, Ended, Replica, Stage, TargetStanding};
 use crate::system::world::{Event, World};
 use quipu_engine::handoff::{HandoffStats, Name, Retirement, Server};
@@ -121,7 +122,8 @@ impl World {
 
     /// What edges and relays have brought to each counter.
     pub(in crate::system) fn brought(&self) -> BTreeMap<usize, Balance> {
-        self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard))
+        let is_bounded = |key: usize| self.pool.keys[key].kind == Kind::Bounded;
+        self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard), is_bounded)
     }
 
     /// What is kept for those who hand over, and must not be any more.
@@ -144,7 +146,8 @@ impl World {
         let is_too_much = !self.folds_soon() && sum.slots + sum.folded > slots_max
             || self.folds_soon() && sum.slots > 0 && !has_orphans
             || sum.cached > copies_max
-            || sum.notices > 0 && for_the_gone == 0 && !has_orphans
+            // Nobody says for a site that is gone that it has heard last words.
+            || sum.notices > 0 && self.dead.is_empty() && !has_orphans
             || sum.tokens > for_the_gone;
         is_too_much.then(|| {
             format!("servers keep {sum:?}; {slots_max} slots may stay, and {for_the_gone} tokens were for the gone")

@@ -104,6 +104,10 @@ impl World {
                     replica.speak(to, server, Round { chosen: false, all: true }, now);
                 }
             }
+            // The heir that was named may be another one than the one that it hands over to now.
+            for (to, server) in self.fleet.replicas[at].known.clone() {
+                self.relay_may_leave(at, to, server);
+            }
             self.ask_who_is_there(at);
         }
         self.relay_may_leave(at, station, server);

@@ -1,0 +1,235 @@
+//! Retries among several sites, where something else happens in between: each of these once miscounted.
+
+use quipu_engine::{
+    Action, Add, Added, Beyond, OperationId, Outcome, Reply, Rule, Rules, Settings, Spread, Suspicion,
+    Ticket, Window, WindowMode,
+};
+
+use crate::world::{World, site};
+
+/// Longer than the time between two checkpoints.
+const CHECKPOINT_MS: u64 = 61_000;
+
+fn without(rule: Option<Rule>) -> Settings {
+    Settings { rules: rule.map_or(Rules::default(), Rules::without), ..Settings::default() }
+}
+
+fn create(world: &mut World, at: usize, key: &[u8], initial: i64) {
+    let ticket = world.create(at, key, 0, initial, 1_000);
+    world.pass(100);
+    assert_eq!(world.answer(at, ticket), Some(Reply::Created));
+}
+
+/// Subtracts one, and waits for rights of other sites.
+fn spend_remote(world: &mut World, at: usize, key: &[u8], id: &[u8], remote_ms: u64) -> Ticket {
+    let add = Add { remote_ms, ..Add::of(-1) };
+    let operation = Some(OperationId { producer: b"p", id });
+    world.submit(at, key, Action::Add { add, operation })
+}
+
+/// What a site says of an operation that waited while its id was counted, settled and stored.
+fn resumed_after_a_checkpoint(rule: Option<Rule>) -> (Reply, Option<i64>, Vec<Suspicion>) {
+    let mut world = World::new(2, 1, without(rule));
+    create(&mut world, 1, b"b", 10);
+    world.crash(1);
+    world.link(0, 1, false);
+    let waiting = spend_remote(&mut world, 0, b"b", b"x", 200_000);
+    world.add(0, b"b", 1);
+    assert!(matches!(world.add_once(0, b"b", -1, b"x"), Reply::Added(Added { repeated: false, .. })));
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(2));
+    membership.removed.insert(site(2), site(1));
+    world.set_membership(membership);
+    world.pass(2 * CHECKPOINT_MS);
+    // The removal wakes it; without the rule nothing does, until its time is up.
+    let early = world.answer(0, waiting);
+    assert_eq!(early.is_some(), rule.is_none());
+    world.pass(100_000);
+    let reply = early.or_else(|| world.answer(0, waiting)).expect("its time is up");
+    let (suspicions, value) = (world.suspicions(), world.get(0, b"b"));
+    (reply, value, suspicions)
+}
+
+#[test]
+fn a_command_that_waited_looks_at_stored_ids_when_it_is_resumed() {
+    let (reply, value, suspicions) = resumed_after_a_checkpoint(None);
+    assert!(matches!(reply, Reply::Added(Added { repeated: true, applied: -1, .. })), "{reply:?}");
+    assert_eq!((value, suspicions), (Some(10), vec![]));
+    let (reply, value, suspicions) = resumed_after_a_checkpoint(Some(Rule::ResumedAsNew));
+    assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{reply:?}");
+    assert_eq!(value, Some(9), "the wrong variant counts again");
+    assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(1)])], "and the books show it");
+}
+
+/// What the last of three sites counts when the other two are lost, of which the second has passed on the first one's row.
+fn row_of_a_lost_site(rule: Option<Rule>) -> (Reply, Option<i64>, Vec<Suspicion>) {
+    let mut world = World::new(3, 1, without(rule));
+    create(&mut world, 0, b"b", 10);
+    world.pass(1_000);
+    // What site 1 says to site 3 is stuck, and nobody notices.
+    world.cut.insert((site(1), site(3)));
+    assert!(matches!(world.add_once(0, b"b", -1, b"x"), Reply::Added(_)));
+    world.pass(50);
+    world.add(1, b"b", 1);
+    world.pass(50);
+    assert_eq!(world.get(2, b"b"), Some(10), "site 3 has both rows");
+    world.crash(0);
+    world.crash(1);
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    for gone in [1, 2] {
+        membership.members.remove(&site(gone));
+        membership.removed.insert(site(gone), site(3));
+    }
+    world.set_membership(membership);
+    world.pass(2_000);
+    let reply = world.add_once(2, b"b", -1, b"x");
+    world.pass(1_000);
+    (reply, world.get(2, b"b"), world.suspicions())
+}
+
+#[test]
+fn no_row_arrives_without_the_ids_that_it_includes() {
+    let (reply, value, suspicions) = row_of_a_lost_site(None);
+    assert!(
+        matches!(reply, Reply::Added(Added { repeated: true, site: it, .. }) if it == site(1)),
+        "{reply:?}"
+    );
+    assert_eq!((value, suspicions), (Some(10), vec![]));
+    let (reply, value, suspicions) = row_of_a_lost_site(Some(Rule::IdsWithRows));
+    assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{reply:?}");
+    assert_eq!(value, Some(9), "the wrong variant counts again");
+    assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(3)])], "and the books show it");
+}
+
+fn saturating(amount: i64, lower: Option<i64>, beyond: Beyond) -> Add {
+    Add { lower, beyond, ..Add::of(amount) }
+}
+
+/// The same attempt at two sites that are cut off from each other, of which the first counts nothing.
+fn zero_and_count(rule: Option<Rule>, bounded: bool, beyond: Beyond) -> (Vec<Option<i64>>, Vec<Suspicion>) {
+    let mut world = World::new(2, 1, without(rule));
+    if bounded {
+        create(&mut world, 1, b"k", 200);
+    } else {
+        world.add(1, b"k", 200);
+    }
+    world.pass(200);
+    world.link(0, 1, false);
+    let lower = (!bounded).then_some(200);
+    let operation = Some(OperationId { producer: b"p", id: b"x" });
+    let add = saturating(-6, lower, beyond);
+    let Reply::Added(added) = world.run(0, b"k", Action::Add { add, operation }) else { panic!("answered") };
+    assert_eq!((added.value, added.applied), (200, 0));
+    let add = saturating(-6, None, beyond);
+    let Reply::Added(added) = world.run(1, b"k", Action::Add { add, operation }) else { panic!("answered") };
+    assert_eq!((added.value, added.applied), (194, -6));
+    world.heal();
+    (vec![world.get(0, b"k"), world.get(1, b"k")], world.suspicions())
+}
+
+#[test]
+fn an_attempt_that_counted_nothing_never_wins_against_a_count() {
+    for (bounded, beyond) in
+        [(true, Beyond::Skip), (false, Beyond::Skip), (true, Beyond::Saturate), (false, Beyond::Saturate)]
+    {
+        let counted = (vec![Some(194); 2], vec![]);
+        assert_eq!(zero_and_count(None, bounded, beyond), counted, "{bounded} {beyond:?}");
+    }
+    let lost = Suspicion::Lost(site(2));
+    let wrong = zero_and_count(Some(Rule::ZeroIsNoOutcome), true, Beyond::Skip);
+    assert_eq!(wrong, (vec![Some(200); 2], vec![lost.clone(), lost]), "and the books of both sites show it");
+}
+
+#[test]
+fn an_attempt_that_counted_nothing_is_not_remembered() {
+    for count in [1, 2] {
+        let mut world = World::new(count, 1, Settings::default());
+        world.add(0, b"k", 5);
+        let operation = Some(OperationId { producer: b"p", id: b"x" });
+        let add = Add { upper: Some(5), beyond: Beyond::Skip, ..Add::of(1) };
+        let reply = world.run(0, b"k", Action::Add { add, operation });
+        assert!(matches!(reply, Reply::Added(Added { applied: 0, repeated: false, .. })), "{reply:?}");
+        assert_eq!(world.outcome(0, b"k", b"x"), Outcome::Unknown);
+        let reply = world.add_once(0, b"k", 1, b"x");
+        assert!(matches!(reply, Reply::Added(Added { applied: 1, repeated: false, .. })), "{reply:?}");
+    }
+}
+
+/// What two sites say of operations that both counted, after each of several restarts of the second.
+fn outcomes_through_restarts(restarts: usize, rule: Option<Rule>) -> Vec<Vec<Outcome>> {
+    let mut world = World::new(2, 1, without(rule));
+    world.link(0, 1, false);
+    world.add(1, b"k", 100);
+    let ids: Vec<Vec<u8>> = (0..20).map(|number| format!("id{number}").into_bytes()).collect();
+    for (number, id) in ids.iter().enumerate() {
+        world.add_once(0, b"k", 5, id);
+        world.add_once(1, b"k", 5, id);
+        if number == 10 {
+            // Some are stored by a checkpoint, and the others are in the log.
+            world.pass(CHECKPOINT_MS);
+        }
+    }
+    world.crash(1);
+    world.start(1);
+    world.heal();
+    let ask = |world: &mut World| ids.iter().map(|id| world.outcome(1, b"k", id)).collect::<Vec<_>>();
+    let mut told = vec![ids.iter().map(|id| world.outcome(0, b"k", id)).collect(), ask(&mut world)];
+    for restart in 0..restarts {
+        world.add(1, b"k", 1);
+        if restart == 3 {
+            world.pass(CHECKPOINT_MS);
+        }
+        world.crash(1);
+        world.start(1);
+        told.push(ask(&mut world));
+    }
+    told
+}
+
+#[test]
+fn what_was_told_as_settled_is_told_through_any_number_of_restarts() {
+    let told = outcomes_through_restarts(5, None);
+    assert!(
+        told[0].iter().all(|it| matches!(it, Outcome::Counted(Added { site: at, .. }) if *at == site(1)))
+    );
+    for (restart, said) in told.iter().enumerate() {
+        assert_eq!(*said, told[0], "after {restart} restarts");
+    }
+    let told = outcomes_through_restarts(5, Some(Rule::SettledStaySettled));
+    assert!(told.iter().any(|said| *said != told[0]), "the wrong variant changes its mind");
+}
+
+#[test]
+fn what_is_taken_back_or_used_again_after_the_window_is_no_suspicion() {
+    let window = Window::new(5_000, WindowMode::Exact, 1e-6).expect("a window");
+    let mut world = World::new(3, 1, Settings { window, ..Settings::default() });
+    let ticket = world.create_spread(0, b"b", (0, 30), Spread::Even, 1_000);
+    world.pass(100);
+    assert_eq!(world.answer(0, ticket), Some(Reply::Created));
+    for (one, other) in [(0, 1), (0, 2), (1, 2)] {
+        world.link(one, other, false);
+    }
+    // Counted at all three, and taken back at two of them, one of which is lost: its heir does it.
+    (0..3).for_each(|at| assert!(matches!(world.add_once(at, b"b", -1, b"x"), Reply::Added(_))));
+    world.link(1, 2, true);
+    world.cut.insert((site(2), site(3)));
+    world.pass(50);
+    assert!(!world.suspicions().is_empty(), "it is counted twice, so far");
+    world.crash(2);
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(3));
+    membership.removed.insert(site(3), site(2));
+    world.link(0, 1, true);
+    world.set_membership(membership);
+    world.pass(5_000);
+    assert_eq!((world.get(0, b"b"), world.get(1, b"b")), (Some(29), Some(29)));
+    assert_eq!(world.suspicions(), []);
+    // After the window it is a new operation.
+    world.pass(2 * 120_000);
+    assert!(matches!(world.add_once(0, b"b", -1, b"x"), Reply::Added(Added { repeated: false, .. })));
+    world.pass(1_000);
+    assert_eq!((world.get(1, b"b"), world.suspicions()), (Some(28), vec![]));
+}
