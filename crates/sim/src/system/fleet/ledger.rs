@@ -185,9 +185,9 @@ impl Ledger {
             }
         }
         for (token, sent) in &self.tokens {
-            let is_lost = self.lives.get(&sent.source).is_some_and(|life| life.ended == Some(Ended::Lost));
-            let was_in = if is_lost { Fate::Not } else { Fate::Counted };
-            let fate = sent.fate(is_lost, standing(token.2, token.1), &|name| standing(name, token.1));
+            let ended = self.lives.get(&sent.source).and_then(|life| life.ended);
+            let was_in = if ended == Some(Ended::Lost) { Fate::Not } else { Fate::Counted };
+            let fate = sent.fate(ended, standing(token.2, token.1), &|name| standing(name, token.1));
             let is_gone = standing(token.2, token.1) != Standing::There;
             for (key, amount) in &sent.deltas {
                 let balance = all.entry(*key).or_default();
@@ -211,10 +211,17 @@ enum Fate {
 }
 
 impl Sent {
-    fn fate(&self, source_is_lost: bool, target: Standing, standing: &dyn Fn(Name) -> Standing) -> Fate {
+    fn fate(&self, source: Option<Ended>, target: Standing, standing: &dyn Fn(Name) -> Standing) -> Fate {
         let is_kept = self.copies.iter().any(|name| standing(*name) == Standing::There);
-        // Whoever is not lost has said it until somebody had it.
-        let is_somewhere = !source_is_lost || self.is_taken || is_kept;
+        let source_has_it = match source {
+            // It says it until somebody has it.
+            None => true,
+            // It has left it to those who said that they had a copy. If the disks of all of these were lost before they could
+            // pass it on, so is the token: nobody else knew of it.
+            Some(Ended::Retired) => self.copies.is_empty(),
+            Some(Ended::Lost) => false,
+        };
+        let is_somewhere = source_has_it || self.is_taken || is_kept;
         let may_be = is_somewhere || self.perhaps || !self.copies.is_empty();
         match target {
             Standing::There if is_somewhere => Fate::Counted,
