@@ -74,6 +74,8 @@ impl Claim {
             Some(Self { attempt, acked, operation, origin, shard, after, upto, stands: true })
         };
         match (reply, call.act) {
+            // An attempt that counted nothing is no outcome: it says nothing of whoever else has counted the operation.
+            (Reply::Added(added), Act::Add { amount, .. }) if added.applied == 0 && amount != 0 => None,
             (Reply::Added(added), _) if added.repeated => {
                 // Somebody has counted it before; when is not known.
                 claim(Acked::Added { applied: added.applied }, added.site, (0, got_to(added.site)))
