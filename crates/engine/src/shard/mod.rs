@@ -47,7 +47,7 @@ use crate::{
     handoff::{Desk, Key, Name, StoredDesk},
     links::{Changed, Links},
     operations::{Counted, Operation, OperationHash, Operations, Run},
-    record::{self, Before, Books, Contents, Logged, Summary},
+    record::{self, Before, Books, Contents, Logged, Summary, Undone},
 };
 
 /// Whoever waits for a reply.
@@ -206,8 +206,11 @@ impl Shard {
         let undone = shard.summary.undone;
         for (version, Logged { site, entry }) in stored.open {
             let number = entry.number;
-            let is_undone = undone.is_some_and(|it| it.site == site && number > it.position);
-            if is_undone && version < Logged::row_version(settings.site) {
+            // What a later incarnation has written under the same number has come from others.
+            let is_undone = |it: Undone| {
+                it.site == site && number > it.position && version <= Logged::row_version(it.site)
+            };
+            if undone.is_some_and(is_undone) {
                 continue;
             }
             if stored.gone.contains(&(site, number)) && settings.rules.keep(Rule::SettledStaySettled) {
