@@ -12,7 +12,7 @@ use minicbor::{Decode, Encode};
 use quipu_crdt::{Bounded, Merge, Overflow, Pn, Tally};
 
 pub(crate) use self::{
-    merge::growth,
+    merge::{Merged, growth},
     row::{Creation, Mark, Proposal, Row},
 };
 use crate::{Refusal, Rules, SiteId, handoff::Reading};

@@ -29,7 +29,7 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
 );
 
 listed!(Refusal,
@@ -83,6 +83,7 @@ branches! {
     EntryCarried: "streams: an entry arrives with a row, before its own stream",
     PartEndsWithSweep: "streams: a part ends with a sweep",
     PartResent: "streams: what was not acknowledged is sent again",
+    AheadTold: "sites: a row of a removed site that is ahead of its stream is told",
     SweepHeld: "streams: all rows wait because too much is under way",
     SweepBegun: "streams: a sweep begins",
     SweepContinued: "streams: a sweep goes on where it stopped",

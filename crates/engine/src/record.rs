@@ -147,6 +147,9 @@ pub(crate) struct Stream {
     /// Which runs of the site have written it.
     #[n(4)]
     pub(crate) runs: Option<Runs>,
+    /// Of a removed site: the rows here that are ahead of its stream are in the own one.
+    #[n(8)]
+    pub(crate) is_told: Option<bool>,
 }
 
 /// Entries whose rows the table still has although they are settled. Without this list a process that starts would settle

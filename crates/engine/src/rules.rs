@@ -88,6 +88,9 @@ pub enum Rule {
     SettledStaySettled,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
+    /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites
+    /// differ about them for ever, and an heir spends rights that are spent.
+    AheadIsTold,
 }
 
 impl Rules {

@@ -1,9 +1,14 @@
 //! What other sites say of a counter.
 
+use std::collections::BTreeMap;
+
 use quipu_crdt::{Bounded, Overflow, Pn};
 
 use super::{Counter, Row, Shared, pn};
-use crate::{SiteId, links::WireRow};
+use crate::{
+    SiteId,
+    links::{AheadRow, WireRow},
+};
 
 /// What a merge has changed.
 #[derive(Debug, Default)]
@@ -39,6 +44,17 @@ impl Counter {
             }
             Self::Bounded(bounded) => Some(WireRow::Bounded(bounded.clone())),
         }
+    }
+
+    /// The rows of these sites that are newer than what is known of their streams. Rows of a bounded counter travel together.
+    pub(crate) fn rows_ahead(&self, ends: &BTreeMap<SiteId, u64>) -> Vec<AheadRow> {
+        let Self::Shared(shared) = self else { return Vec::new() };
+        if ends.is_empty() {
+            return Vec::new();
+        }
+        let is_ahead = |(site, row): &(&SiteId, &Row)| ends.get(site).is_some_and(|end| row.version > *end);
+        let ahead = shared.rows.iter().filter(is_ahead);
+        ahead.map(|(site, row)| AheadRow { site: *site, row: row.clone() }).collect()
     }
 
     /// The number of the last change of a site's row, as far as that is known; the highest for a bounded counter.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quipu_storage::{Flush, Log, Scan, ShardId, Slice, Table};
+use quipu_storage::{Flush, Log, Page, Scan, ShardId, Slice, StorageError, Table};
 
 use super::{Host, Running, State, load, prepare};
 use crate::{
@@ -13,6 +13,9 @@ use crate::{
 
 /// How many rows of the table are looked at for one piece of all rows.
 const SWEEP_ROWS_MAX: usize = 1024;
+
+/// So many pages of the table are looked through in one go for rows of removed sites.
+const TOLD_PAGES_MAX: usize = 64;
 
 /// A message to the same shard at another site.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +115,11 @@ impl<L: Log, T: Table> Host<L, T> {
             if is_live && running.shard.is_left_alone() {
                 running.shard.settle_alone(now);
             }
-            if is_live && running.shard.has_moved() {
+            let has_to_tell = is_live && running.shard.has_to_tell();
+            if has_to_tell {
+                tell_ahead(self.store.table(), running);
+            }
+            if has_to_tell || is_live && running.shard.has_moved() {
                 let id = running.id;
                 self.mark_pending(id);
             }
@@ -237,6 +244,36 @@ fn try_again<T: Table>(table: &T, running: &mut Running, now: Moment) {
     }
 }
 
+/// Tells rows of removed sites that are ahead of their streams, of some pages of the table. What cannot be read now is
+/// tried again.
+fn tell_ahead<T: Table>(table: &T, running: &mut Running) {
+    if !running.shard.tells_ahead() {
+        running.shard.has_told(None);
+        return;
+    }
+    for _ in 0..TOLD_PAGES_MAX {
+        let after = running.shard.told_up_to().map(row_key);
+        let Ok(page) = scan(table, running.id, after.as_deref()) else { return };
+        let Ok((keys, next)) = running.shard.keys_ahead(&page) else { return };
+        for (key, ()) in &keys {
+            if load(table, running, key).is_err() {
+                return;
+            }
+        }
+        keys.iter().for_each(|(key, ())| running.shard.tell_ahead(key));
+        let is_last = next.is_none();
+        running.shard.has_told(next);
+        if is_last {
+            return;
+        }
+    }
+}
+
+fn scan<T: Table>(table: &T, id: ShardId, after: Option<&[u8]>) -> Result<Page, StorageError> {
+    let prefix = row_key(b"");
+    table.scan(id, Scan { slice: Slice::KEPT, prefix: &prefix, after, rows_max: SWEEP_ROWS_MAX })
+}
+
 fn sweep<T: Table>(
     table: &T,
     id: ShardId,
@@ -244,9 +281,6 @@ fn sweep<T: Table>(
     wanted: SweepWanted,
 ) -> Option<crate::links::Sweep> {
     let after = wanted.after.as_deref().map(row_key);
-    let prefix = row_key(b"");
-    let scan =
-        Scan { slice: Slice::KEPT, prefix: &prefix, after: after.as_deref(), rows_max: SWEEP_ROWS_MAX };
-    let page = table.scan(id, scan).ok()?;
+    let page = scan(table, id, after.as_deref()).ok()?;
     shard.sweep(wanted, &page).ok()
 }

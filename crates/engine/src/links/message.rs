@@ -17,7 +17,9 @@
 //!    A row may be newer than the piece that it comes with: it is sent as it is now, while a piece that is too large for one
 //!    message ends before the newest entries, a sweep has none, and of a bounded counter the rows of all sites travel
 //!    together. With such rows come the entries that they include ([`Message::carried`]). So nobody has a row without its
-//!    entries, should everybody be lost who has them.
+//!    entries, should everybody be lost who has them. When a site is removed, nobody can tell any more up to which position
+//!    such rows of it go. So whoever has some tells them in its own stream ([`KeyRow::ahead`]) before it says anything under
+//!    the membership without that site ([`Message::epoch`]).
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
@@ -69,7 +71,8 @@ pub struct Message {
     /// Whom the sender has a link to: what these write need not be passed on to it.
     #[n(4)]
     pub(crate) direct: Vec<SiteId>,
-    /// The membership that the sender acts under.
+    /// The membership that the sender acts under. Its stream up to [`Self::position`] has all rows of removed sites that are
+    /// ahead of their streams here.
     #[n(5)]
     pub(crate) epoch: u64,
     /// Pieces of streams.
@@ -234,6 +237,26 @@ pub(crate) struct KeyRow {
     pub(crate) key: Box<[u8]>,
     #[n(1)]
     pub(crate) row: WireRow,
+    /// Rows of sites that were removed, and are newer than what the sender has of their streams. (Those of a bounded counter
+    /// travel together anyway.)
+    #[n(2)]
+    pub(crate) ahead: Option<Vec<AheadRow>>,
+}
+
+/// A row that is ahead of the stream of its site.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct AheadRow {
+    #[n(0)]
+    pub(crate) site: SiteId,
+    #[n(1)]
+    pub(crate) row: Row,
+}
+
+impl AheadRow {
+    /// How long it is, roughly.
+    pub(crate) fn bytes(&self) -> usize {
+        40 + 32 * self.row.set_aside.len()
+    }
 }
 
 /// What is sent of a counter.

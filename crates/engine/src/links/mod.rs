@@ -11,8 +11,8 @@ mod written;
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
     message::{
-        Ask, Carried, CarriedEntry, Hearsay, KeyRow, MoveAsk, Part, Received, StreamRuns, Sweep, Swept,
-        WireRow,
+        AheadRow, Ask, Carried, CarriedEntry, Hearsay, KeyRow, MoveAsk, Part, Received, StreamRuns, Sweep,
+        Swept, WireRow,
     },
     origin::{Changed, Origin},
     peer::Peer,
@@ -42,6 +42,11 @@ pub(crate) struct Links {
     pub(crate) peers: BTreeMap<SiteId, Peer>,
     /// How far this site has got with all rows of a stream that it is being sent, and who has begun with that.
     pub(crate) sweeping: BTreeMap<SiteId, (SiteId, Swept)>,
+    /// The membership that this site speaks under: the present one, or, while it has yet to tell rows of removed sites, an
+    /// earlier one.
+    pub(crate) told_epoch: u64,
+    /// How long the own stream was, at most, when all of these were in it.
+    told_at: u64,
     /// Where the entries of an operation are that are not settled.
     index: HashMap<OperationHash, Vec<(SiteId, u64)>, FixedState>,
     /// There may be something to send.
@@ -65,13 +70,16 @@ impl Links {
             origins: BTreeMap::from([(site, Origin::at(changes))]),
             peers: BTreeMap::new(),
             sweeping: BTreeMap::new(),
+            told_epoch: 0,
+            told_at: 0,
             index: HashMap::with_hasher(FixedState::with_seed(seed)),
             restless: true,
             wake_ms: None,
         };
-        for Stream { site, position, settled, counted, runs } in streams.unwrap_or_default() {
+        for Stream { site, position, settled, counted, runs, is_told } in streams.unwrap_or_default() {
             let mut origin = Origin::at(*position);
             origin.runs = runs.clone().unwrap_or_default();
+            origin.is_told = *is_told == Some(true);
             // Somebody may not have heard that some of it is settled.
             (origin.settled, origin.last_settled, origin.counted) = (*settled, *settled, *counted);
             links.origins.insert(*site, origin);
@@ -102,6 +110,27 @@ impl Links {
         self.restless = true;
     }
 
+    /// The removed sites whose rows here that are ahead of their streams are not in the own one yet.
+    pub(crate) fn untold(&self) -> impl Iterator<Item = SiteId> {
+        let is_told = |site: &SiteId| self.origins.get(site).is_some_and(|origin| origin.is_told);
+        self.membership.removed.keys().copied().filter(move |site| !is_told(site))
+    }
+
+    /// Speaks under the present membership, if nothing has to be told before.
+    pub(crate) fn speak_up(&mut self) {
+        if self.untold().next().is_none() && self.told_epoch < self.membership.epoch {
+            (self.told_epoch, self.told_at) = (self.membership.epoch, self.own().position);
+            self.peers.values_mut().for_each(|peer| peer.owed |= peer.connected);
+            self.restless = true;
+        }
+    }
+
+    /// Where the streams of removed sites end here.
+    pub(crate) fn removed_ends(&self) -> BTreeMap<SiteId, u64> {
+        let end = |site: &SiteId| self.origins.get(site).map_or(0, |origin| origin.position);
+        self.membership.removed.keys().map(|site| (*site, end(site))).collect()
+    }
+
     pub(crate) fn is_alone(&self) -> bool {
         self.membership.is_alone()
     }
@@ -122,6 +151,7 @@ impl Links {
             settled: origin.settled,
             counted: origin.counted,
             runs: (!origin.runs.is_empty()).then(|| origin.runs.clone()),
+            is_told: origin.is_told.then_some(true),
         };
         (!self.is_alone() || self.origins.len() > 1).then(|| self.origins.iter().map(stream).collect())
     }
@@ -274,11 +304,32 @@ impl Links {
     /// said that takes nothing from the removed one any more.
     pub(crate) fn is_closed(&self, removed: SiteId) -> bool {
         let here = self.origins.get(&removed).map_or(0, |origin| origin.position);
-        self.membership.removed.contains_key(&removed)
-            && self
-                .peers
-                .values()
-                .all(|peer| peer.epoch >= self.membership.epoch && peer.received(removed) <= here)
+        let is_here = |(site, peer): (&SiteId, &Peer)| {
+            peer.epoch >= self.membership.epoch
+                && peer.received(removed) <= here
+                && self.has_listed(*site, peer)
+        };
+        self.membership.removed.contains_key(&removed) && self.peers.iter().all(is_here)
+    }
+
+    /// Has all come here that a peer had written when it first spoke under the present membership?
+    fn has_listed(&self, site: SiteId, peer: &Peer) -> bool {
+        peer.listed_at
+            .is_some_and(|position| self.origins.get(&site).is_some_and(|it| it.position >= position))
+    }
+
+    /// Has everybody the rows that others have told because they are ahead of the streams of removed sites?
+    fn all_have_been_told(&self) -> bool {
+        let has_all_of = |peer: &Peer, teller: &SiteId, at: Option<u64>| {
+            at.is_some_and(|position| peer.received(*teller) >= position)
+        };
+        self.told_epoch >= self.membership.epoch
+            && self.peers.iter().all(|(site, peer)| {
+                let others = self.peers.iter().filter(|(teller, _)| *teller != site);
+                let mut tellers = others.map(|(teller, it)| (teller, it.listed_at));
+                has_all_of(peer, &self.site, Some(self.told_at))
+                    && tellers.all(|(teller, at)| has_all_of(peer, teller, at))
+            })
     }
 
     /// Is all that anybody knows of any removed site here?
@@ -288,7 +339,9 @@ impl Links {
 
     /// Has everybody all that is known of the removed sites? Then entries of theirs that come are old ones.
     pub(crate) fn all_have_removed(&self) -> bool {
-        self.all_removed_are_closed() && self.membership.removed.keys().all(|gone| self.all_have(*gone))
+        self.all_removed_are_closed()
+            && self.all_have_been_told()
+            && self.membership.removed.keys().all(|gone| self.all_have(*gone))
     }
 
     /// Has everybody all that is known here of a removed site, and has all come here that they wrote until they had it?
@@ -304,17 +357,16 @@ impl Links {
     /// through this one, can go on? What was said may have been lost.
     pub(crate) fn waits_for_word(&self) -> bool {
         let Membership { epoch, joining, removed, .. } = &self.membership;
-        let is_joining = joining.contains(&self.site);
-        let is_silent = |peer: &Peer| peer.epoch < *epoch || (is_joining && peer.listed_at.is_none());
-        !(joining.is_empty() && removed.is_empty()) && self.peers.values().any(is_silent)
+        let is_silent = |peer: &Peer| peer.epoch < *epoch || peer.listed_at.is_none();
+        let is_open = |site: &SiteId| self.origins.get(site).is_some_and(|origin| !origin.open.is_empty());
+        !(joining.is_empty() && removed.is_empty())
+            && (self.peers.values().any(is_silent)
+                // Who has been told what, everybody says of itself.
+                || removed.keys().any(is_open) && !self.all_have_been_told())
     }
 
     /// Has this site, which joins, everything that the others had when they listed it, of those who are gone too?
     pub(crate) fn is_caught_up(&self) -> bool {
-        let has_listed = |(site, peer): (&SiteId, &Peer)| {
-            peer.listed_at
-                .is_some_and(|position| self.origins.get(site).is_some_and(|it| it.position >= position))
-        };
-        self.peers.iter().all(has_listed) && self.all_removed_are_closed()
+        self.peers.iter().all(|(site, peer)| self.has_listed(*site, peer)) && self.all_removed_are_closed()
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Origin {
     of_keys: HashMap<Box<[u8]>, OfKey, FixedState>,
     /// Who has written it.
     pub(crate) runs: Runs,
+    /// Of a removed site: the rows here that are ahead of its stream are in the own one.
+    pub(crate) is_told: bool,
     /// All that the site has counted, modulo 2^64.
     pub(crate) counted: Pn,
     /// The changes after `since`, in their order.

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use minicbor::{Decode, Encode, Encoder};
 use quipu_crdt::Pn;
 
-use super::message::{Part, WireRow};
+use super::message::{AheadRow, Part, WireRow};
 use crate::{SiteId, entry::Entry};
 
 /// What stands before and after the rows, at most, if there are no entries.
@@ -133,10 +133,10 @@ impl Rows {
         Self { count: 0, bytes: Vec::with_capacity(ROW_BYTES_USUAL * rows) }
     }
 
-    /// Appends the row of a key.
-    pub(crate) fn push(&mut self, key: &[u8], row: &WireRow) {
+    /// Appends the row of a key, and rows of removed sites.
+    pub(crate) fn push(&mut self, key: &[u8], row: &WireRow, ahead: &[AheadRow]) {
         self.count += 1;
-        head(&mut self.bytes, ARRAY, 2);
+        head(&mut self.bytes, ARRAY, if ahead.is_empty() { 2 } else { 3 });
         head(&mut self.bytes, BYTES, key.len() as u64);
         self.bytes.extend_from_slice(key);
         match row {
@@ -150,6 +150,9 @@ impl Rows {
                 head(&mut self.bytes, NUMBER, *subtracted);
             }
             other => minicbor::encode(other, &mut self.bytes).expect("writing to memory does not fail"),
+        }
+        if !ahead.is_empty() {
+            minicbor::encode(ahead, &mut self.bytes).expect("writing to memory does not fail");
         }
     }
 
@@ -209,7 +212,10 @@ mod tests {
                 0 => WireRow::Full(Box::new(Row::counted(number, counted(number)))),
                 _ => WireRow::Counted { version: number, counted: counted(NUMBERS[10 - at]) },
             };
-            KeyRow { key: vec![b'k'; 1 + 25 * at].into(), row }
+            let site = SiteId { number: 2, incarnation: 1 };
+            let ahead = AheadRow { site, row: Row::counted(number, counted(number)) };
+            let ahead = (at % 4 == 0).then(|| vec![ahead]);
+            KeyRow { key: vec![b'k'; 1 + 25 * at].into(), row, ahead }
         });
         rows.collect()
     }
@@ -223,7 +229,8 @@ mod tests {
     fn check(part: &Part) {
         let Part { origin, from, to, rows, entries, rows_after } = part.clone();
         let mut written = Rows::with_capacity(0);
-        rows.iter().for_each(|row| written.push(&row.key, &row.row));
+        rows.iter()
+            .for_each(|row| written.push(&row.key, &row.row, row.ahead.as_deref().unwrap_or_default()));
         let entries: Vec<&Entry> = entries.iter().collect();
         let written = written.finish(&PartAround { origin, from, to, entries: &entries, rows_after });
         assert_eq!(minicbor::to_vec(&written).unwrap(), minicbor::to_vec(part).unwrap());

@@ -78,6 +78,8 @@ impl Shard {
         self.summary.undone = unheard.map(|unheard| Undone { site: old, position: unheard.position });
         let stored = self.summary.undone.map(|undone| self.links.undo(undone)).unwrap_or_default();
         self.be_heard();
+        // What the old one has told may be known to nobody.
+        self.links.origins.values_mut().for_each(|origin| origin.is_told = false);
         self.links.origins.insert(new, Origin::at(self.summary.changes));
         self.summary.books = Some(Books::default());
         self.incarnation = Some(new);

@@ -4,6 +4,7 @@
 //! here. Whoever drives a shard first gives it what the table has ([`Shard::lacks`], [`Shard::install`]), and after a
 //! batch that was not stored throws it away and opens it again: memory holds effects that storage does not.
 
+mod ahead;
 mod audit;
 mod creation;
 #[cfg(feature = "testing")]
@@ -130,6 +131,8 @@ pub struct Shard {
     lists_gone: bool,
     /// How far this site has got with a stream has changed.
     moved: bool,
+    /// Rows of removed sites are told for the counters up to this one.
+    told_up_to: Option<Vec<u8>>,
     /// From the next process on this is another site.
     incarnation: Option<SiteId>,
     /// Counters as they were before what nobody has heard of, that no checkpoint has.
@@ -184,6 +187,7 @@ impl Shard {
             entries_unsaved: false,
             lists_gone: !stored.gone.is_empty(),
             moved: false,
+            told_up_to: None,
             incarnation: None,
             unsaved_before: Vec::new(),
             saving_before: 0,
@@ -238,6 +242,7 @@ impl Shard {
         shard.retire_settled(now_ms);
         shard.note_joining();
         shard.begin_unheard();
+        shard.links.speak_up();
         Ok(shard)
     }
 
@@ -296,6 +301,7 @@ impl Shard {
                     origin.last_settled = origin.settled;
                     origin.counted = stream.counted;
                     origin.runs = stream.runs.clone().unwrap_or_default();
+                    origin.is_told = stream.is_told == Some(true);
                 }
             }
             // Of a time when it was alone. Entries that a checkpoint has written since then stay.
@@ -306,6 +312,8 @@ impl Shard {
     /// From now on these belong to the cluster.
     pub fn follow(&mut self, membership: &Membership) {
         self.links.follow(membership.clone());
+        self.told_up_to = None;
+        self.links.speak_up();
         // A command may wait for rights of whom this site is the heir now, or for somebody who is gone.
         self.waiting.is_woken = self.settings.rules.keep(Rule::ResumedAsNew);
         self.note_joining();

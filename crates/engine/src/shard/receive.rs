@@ -3,7 +3,7 @@
 use super::{Shard, tally};
 use crate::{
     BadMessage, Message, Moment, Rule, SiteId,
-    counter::Counter,
+    counter::{Counter, Merged},
     counters::VERSION_MAX,
     coverage::{Branch, reached},
     entry::Entry,
@@ -56,7 +56,7 @@ impl Shard {
         let Message { parts, sweep, carried, runs, .. } = message;
         let others = runs.into_iter().flatten().filter(|it| it.site != own);
         let before: Vec<_> = others.map(|it| (self.received(it.site).unwrap_or(0), it)).collect();
-        let taken = self.take_streams(from, message.epoch, parts, sweep, carried.unwrap_or_default(), now);
+        let taken = self.take_streams(from, parts, sweep, carried.unwrap_or_default(), now);
         for (from, StreamRuns { site, runs }) in before {
             let origin = self.links.origins.get_mut(&site);
             if let Some(origin) = origin.filter(|origin| origin.position > from) {
@@ -92,18 +92,15 @@ impl Shard {
         Ok(())
     }
 
-    /// Takes in pieces of streams, and the entries that come with their rows; the sender acts under the membership of this
-    /// epoch.
+    /// Takes in pieces of streams, and the entries that come with their rows.
     fn take_streams(
         &mut self,
         from: SiteId,
-        theirs: u64,
         parts: Vec<SharedPart>,
         sweep: Option<Sweep>,
         carried: Vec<Carried>,
         now: Moment,
     ) -> Result<(), BadMessage> {
-        let epoch = self.links.membership.epoch;
         let (own_parts, other_parts): (Vec<_>, Vec<_>) =
             parts.into_iter().map(SharedPart::into_part).partition(|part| part.origin == from);
         let (own_sweep, other_sweep) = match sweep {
@@ -118,7 +115,7 @@ impl Shard {
         other_sweep.into_iter().try_for_each(|sweep| self.take_sweep(from, sweep))?;
         for part in other_parts {
             // If the sender knows of a newcomer that is not known here yet, it will say it again.
-            if theirs <= epoch || self.links.origins.contains_key(&part.origin) {
+            if self.links.origins.contains_key(&part.origin) {
                 self.take_part(from, part, now)?;
             } else {
                 reached(Branch::PartOfNewcomer);
@@ -292,20 +289,32 @@ impl Shard {
 
     /// Takes in a row of a site's stream: of the part that goes up to position `to`, or of a sweep.
     fn take_row(&mut self, site: SiteId, to: Option<u64>, row: KeyRow) -> Result<(), BadMessage> {
-        let KeyRow { key, row } = row;
+        let KeyRow { key, row, ahead } = row;
+        let ahead = ahead.unwrap_or_default();
         let version = match &row {
             WireRow::Counted { version, .. } => *version,
             WireRow::Full(row) => row.version,
             WireRow::Bounded(_) => 0,
         };
-        if version > VERSION_MAX / 2 {
+        if ahead.iter().map(|it| it.row.version).fold(version, u64::max) > VERSION_MAX / 2 {
             return Err(BadMessage::Impossible("a row with a version that no change has"));
         }
         let own = self.settings.site;
         let index = self.find(&key).unwrap_or_else(|| self.counters.insert(&key));
         let (before, existed) = (self.counters.get(index).version(), self.counters.get(index).exists());
-        let merged =
-            self.counters.change(index, |entry| Counter::merge(&mut entry.counter, own, before, site, row));
+        let ahead =
+            ahead.into_iter().filter(|it| it.site != own && self.links.origins.contains_key(&it.site));
+        let ahead: Vec<_> = ahead.map(|it| (it.site, WireRow::Full(Box::new(it.row)))).collect();
+        let merged = self.counters.change(index, |entry| {
+            let mut merge = |site, row| Counter::merge(&mut entry.counter, own, before, site, row);
+            let mut merged = merge(site, row)?;
+            for (site, row) in ahead {
+                let Merged { marks, grown } = merge(site, row)?;
+                merged.marks |= marks;
+                merged.grown.extend(grown);
+            }
+            Ok(merged)
+        });
         let merged = merged.map_err(BadMessage::Impossible)?;
         // Even if it was known: it belongs to this part of the stream, and whoever is sent that needs it.
         let here = self.touch_any(index, existed);

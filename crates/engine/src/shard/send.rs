@@ -13,8 +13,8 @@ use crate::{
     coverage::{Branch, reached},
     entry::Entry,
     links::{
-        Carried, CarriedEntry, Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart, StreamRuns,
-        Sweep, Swept, WireRow,
+        AheadRow, Carried, CarriedEntry, Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart,
+        StreamRuns, Sweep, Swept, WireRow,
     },
 };
 
@@ -190,7 +190,7 @@ impl Shard {
             sweep,
             asks,
             passed_on,
-            epoch: self.links.membership.epoch,
+            epoch: self.links.told_epoch,
             answer: (is_unheard || (reasons.wants_answer && reasons.was_silent)).then_some(true),
             moves,
         })
@@ -389,7 +389,10 @@ impl Shard {
         let expected = changes.len().min(ROWS_EXPECTED_MAX);
         self.fetch(origin.changes_after(rows_after).take(expected));
         let mut seen = HashSet::with_capacity_and_hasher(expected, FixedState::default());
-        let (mut bounded, mut carried_left) = (Vec::new(), CARRIED_MAX);
+        // Counters of which rows of several sites travel together.
+        let (mut several, mut carried_left) = (Vec::new(), CARRIED_MAX);
+        let mut ends = self.links.removed_ends();
+        ends.remove(&site);
         let mut rows = Rows::with_capacity(expected);
         let mut changes = changes.take_while(|changed| changed.number <= end).peekable();
         let mut open = origin.open.range(from + 1..=end).peekable();
@@ -416,11 +419,13 @@ impl Shard {
                 let entry = self.counters.get(index);
                 let row = entry.counter.as_ref().and_then(|it| it.wire(own, entry.version(), site));
                 if let Some(row) = row.map(|row| self.settings.rules.apart(row, site)) {
-                    *room = room.saturating_sub(16 + entry.key.len() + row.bytes());
-                    rows.push(&entry.key, &row);
+                    let others = entry.counter.as_ref().map(|it| it.rows_ahead(&ends)).unwrap_or_default();
+                    let others_bytes: usize = others.iter().map(AheadRow::bytes).sum();
+                    *room = room.saturating_sub(16 + entry.key.len() + row.bytes() + others_bytes);
+                    rows.push(&entry.key, &row, &others);
                     let mut ahead = origin.count_of(&entry.key);
-                    if matches!(row, WireRow::Bounded(_)) {
-                        bounded.push(index);
+                    if matches!(row, WireRow::Bounded(_)) || !others.is_empty() {
+                        several.push(index);
                         ahead = self.links.origins.values().map(|origin| origin.count_of(&entry.key)).sum();
                     }
                     carried_left = carried_left.saturating_sub(ahead);
@@ -439,7 +444,7 @@ impl Shard {
         let rows_after = (swept > from).then_some(swept);
         let part = rows.finish(&PartAround { origin: site, from, to, entries: &entries, rows_after });
         // Rows are as they are now, which may be later than where the part ends.
-        let mut ahead = if to < origin.position { seen.into_iter().collect() } else { bounded };
+        let mut ahead = if to < origin.position { seen.into_iter().collect() } else { several };
         ahead.sort_unstable();
         MadePart { part, ahead }
     }

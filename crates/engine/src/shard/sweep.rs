@@ -5,7 +5,7 @@ use quipu_storage::Page;
 use super::{ListFrom, Shard, Unreadable};
 use crate::{
     EXCHANGE_BYTES_MAX, Rule, SiteId,
-    links::{KeyRow, Sweep, Swept},
+    links::{AheadRow, KeyRow, Sweep, Swept},
 };
 
 /// So many rows are looked at for one piece of a sweep.
@@ -61,10 +61,11 @@ impl Shard {
     pub(crate) fn sweep(&mut self, wanted: SweepWanted, page: &Page) -> Result<Sweep, Unreadable> {
         let SweepWanted { origin, from, until, after } = wanted;
         let own = self.settings.site;
+        let mut ends = self.links.removed_ends();
+        ends.remove(&origin);
         let view = |counter: &crate::counter::Counter, version: u64| {
-            Some(
-                (counter.version_of(own, version, origin) > from).then(|| counter.wire(own, version, origin)),
-            )
+            let is_newer = counter.version_of(own, version, origin) > from;
+            Some(is_newer.then(|| Some((counter.wire(own, version, origin)?, counter.rows_ahead(&ends)))))
         };
         let begin = ListFrom { prefix: b"", after: after.as_deref(), limit: SWEEP_ROWS_MAX };
         let (seen, mut next) = self.look_through(begin, page, view)?;
@@ -75,9 +76,9 @@ impl Shard {
                 next = Some(rows.last().map_or_else(Vec::new, |row: &KeyRow| row.key.to_vec()));
                 break;
             }
-            if let Some(row) = row.flatten() {
-                bytes += 32 + key.len() + row.bytes();
-                rows.push(KeyRow { key: key.into(), row });
+            if let Some((row, ahead)) = row.flatten() {
+                bytes += 32 + key.len() + row.bytes() + ahead.iter().map(AheadRow::bytes).sum::<usize>();
+                rows.push(KeyRow { key: key.into(), row, ahead: (!ahead.is_empty()).then_some(ahead) });
             }
         }
         Ok(Sweep { origin, until, after, next, rows })

@@ -1,5 +1,6 @@
 //! Several sites that count at once: what they agree on, and that retries count once among all.
 
+mod ahead;
 mod bounded;
 mod copies;
 mod members;
