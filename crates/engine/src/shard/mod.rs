@@ -207,7 +207,8 @@ impl Shard {
             watched: BTreeSet::new(),
             suspects: BTreeMap::new(),
         };
-        let undone = shard.summary.undone;
+        let records: Vec<&[u8]> = records.collect();
+        let (undone, is_in_log) = shard.undoing(&records)?;
         for (version, Logged { site, entry }) in stored.open {
             let number = entry.number;
             // What a later incarnation has written under the same number has come from others.
@@ -222,8 +223,13 @@ impl Shard {
                 shard.links.origins.entry(site).or_default().gone.push(number);
                 continue;
             }
+            let origin = shard.links.origins.entry(site).or_default();
+            origin.stored.insert(number);
+            if is_in_log && undone.is_some_and(|it| it.site == site && number > it.position) {
+                // A checkpoint was not completed. All that has come since the undoing is in the log.
+                continue;
+            }
             shard.links.insert(site, entry);
-            shard.links.origins.entry(site).or_default().stored.insert(number);
         }
         let mut desk = stored.desk;
         stored.parked.iter().for_each(|key| shard.desk.note_parked(key.bytes(), true));
@@ -246,6 +252,21 @@ impl Shard {
         Ok(shard)
     }
 
+    /// What was undone when this became another incarnation, and whether the log has entries of before that.
+    fn undoing(&self, records: &[&[u8]]) -> Result<(Option<Undone>, bool), Unreadable> {
+        let undone_in = |bytes: &&[u8]| {
+            let contents = record::decode_record(bytes).map_err(|why| Unreadable { what: A_RECORD, why })?;
+            Ok(contents.summary.undone)
+        };
+        let stored = self.summary.undone;
+        if self.settings.site.incarnation == 0 {
+            return Ok((stored, false));
+        }
+        let first = records.first().map(undone_in).transpose()?.unwrap_or(stored);
+        let last = records.last().map(undone_in).transpose()?.unwrap_or(stored);
+        Ok((last, first != last))
+    }
+
     fn replay(&mut self, contents: Contents<'_>, now_ms: u64) {
         let (site, before) = (self.settings.site, self.links.own().position);
         let mut own = Vec::new();
@@ -256,7 +277,10 @@ impl Shard {
             let own_version =
                 change.counter.as_ref().map_or(version, |it| it.version_of(site, version, site));
             if own_version > before {
-                own.push(Changed { number: own_version.min(version), here: version, index });
+                // Others may have changed it after that. But what is remembered first must be the oldest here, too: all that
+                // is not older stays in memory.
+                let number = own_version.min(version);
+                own.push(Changed { number, here: number, index });
             }
             self.counters.put(index, |entry| {
                 entry.counter = change.counter;
@@ -280,7 +304,9 @@ impl Shard {
         }
         let Summary { changes, slice_max, undone, .. } = self.summary;
         if let Some(now_undone) = contents.summary.undone.filter(|now_undone| undone != Some(*now_undone)) {
-            self.links.undo(now_undone);
+            // Rows of the table under such numbers are not undone ones, but came from others.
+            let stored = self.links.undo(now_undone);
+            self.links.origins.entry(now_undone.site).or_default().stored.extend(stored);
         }
         self.operations.forget_until(contents.summary.forgotten_ms);
         self.summary = contents.summary;
