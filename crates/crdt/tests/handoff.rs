@@ -211,6 +211,27 @@ fn a_notice_clears_the_slots_that_a_client_left_behind() {
     assert_eq!(*second.own(), 5);
 }
 
+/// Of a folded slot only its target clock is left. A client that has a token for it names that clock in its notice; one that
+/// never heard of its slot cannot, and the bit stays.
+#[test]
+fn a_notice_closes_the_folded_slots_that_its_client_has_tokens_for() {
+    let (mut site, mut client) = (Counter::new(0, 0), counted(1, 1, 5));
+    round_trip(&mut client, &mut site);
+    assert!(site.fold(&1));
+    let notice = client.retire([0]).expect("its token has all").clone();
+    assert!(site.keep_notice(&notice));
+    assert_eq!((*site.own(), site.handshake().desk().folded_len()), (5, 0));
+
+    let (mut site, mut other, mut client) = (Counter::new(0, 0), Counter::new(2, 0), counted(1, 1, 5));
+    site.merge(&client.view_for(&0, 0)).expect("no twin"); // The answer is lost.
+    hand_over(&mut client, &mut other);
+    assert!(site.fold(&1));
+    let notice = client.retire([0, 2]).expect("it has handed over").clone();
+    assert!(site.keep_notice(&notice));
+    assert_eq!((*site.own(), site.handshake().desk().folded_len()), (0, 1));
+    assert_eq!(*other.own(), 5);
+}
+
 #[test]
 fn a_client_with_counts_cannot_write_its_notice() {
     let mut client = counted(3, 2, 5);

@@ -631,7 +631,7 @@ fn describe_bounds(it: &OutOfBounds<'_>) -> String {
         Some(in_all) => format!(
             "{amount} cannot be counted here: the counter is at {value}, its {bound} is {limit}, and this site holds \
              {available} of the {in_all} units that can be {verb}; {others}",
-            others = describe_rights(elsewhere, in_all.saturating_sub(available))
+            others = describe_rights(elsewhere, available, in_all)
         ),
         None => format!(
             "{amount} would take the counter beyond its {bound} {limit}: it is at {value}, and at most {available} can be \
@@ -640,11 +640,12 @@ fn describe_bounds(it: &OutOfBounds<'_>) -> String {
     }
 }
 
-/// Who holds the `missing` rights that are not here.
-pub(crate) fn describe_rights(elsewhere: &[(SiteId, u128)], missing: u64) -> String {
-    let missing = u128::from(missing);
+/// Where the rights are that are not `here`, of those that there are `in_all`.
+pub(crate) fn describe_rights(elsewhere: &[(SiteId, u128)], here: u64, in_all: u64) -> String {
+    let missing = u128::from(in_all.saturating_sub(here));
     let told: u128 = elsewhere.iter().map(|(_, rights)| rights).sum();
     if let [(site, _)] = elsewhere
+        && here == 0
         && told == missing
     {
         return format!("site {site} holds {}", if missing == 1 { "it" } else { "them" });

@@ -3,7 +3,6 @@
 mod fresh;
 
 use quipu_engine::{host::Discipline, nodes};
-use quipu_sim::coverage::Coverage;
 use quipu_sim::nodes::{Call, Changes, Plan, Planned, Summary, Trouble, Violation, Weather, Wrong, run};
 use quipu_sim::system::{Mix, Work};
 use quipu_storage::memory;
@@ -100,9 +99,6 @@ fn much_happens() {
 /// Longer, by hand, and says what was reached in the engine: `QUIPU_SEEDS=1000..2000 cargo test -p quipu-sim --test nodes more_seeds -- --nocapture`.
 #[test]
 fn more_seeds() {
-    let Ok(range) = std::env::var("QUIPU_SEEDS") else { return };
-    let (from, to) = range.split_once("..").expect("QUIPU_SEEDS is A..B");
-    let seeds = from.parse().expect("a number")..to.parse().expect("a number");
     let plan = match std::env::var("QUIPU_PLAN").as_deref() {
         Ok("back") => |seed| coming_back(seed, Call::Take),
         Ok("halting") => |seed| halting(seed, &[Call::Commit]),
@@ -111,15 +107,7 @@ fn more_seeds() {
         Ok("slow") => slow,
         _ => Plan::of,
     };
-    let mut coverage = Coverage::default();
-    let mut failures: Vec<Violation> = Vec::new();
-    for seed in seeds {
-        failures.extend(run(&plan(seed)).err());
-        coverage.add_run();
-    }
-    println!("{coverage}");
-    failures.iter().for_each(|violation| println!("{violation}"));
-    if let Some(first) = failures.first() {
+    if let Some(first) = fresh::more(|seed| run(&plan(seed))) {
         panic!("{}", first.in_full());
     }
 }

@@ -144,9 +144,6 @@ fn coverage_says_what_was_reached_and_what_never() {
 /// Longer, by hand, and says what was reached in the engine: `QUIPU_SEEDS=1000..2000 cargo test -p quipu-sim --test system more_seeds -- --nocapture`.
 #[test]
 fn more_seeds() {
-    let Ok(range) = std::env::var("QUIPU_SEEDS") else { return };
-    let (from, to) = range.split_once("..").expect("QUIPU_SEEDS is A..B");
-    let seeds = from.parse().expect("a number")..to.parse().expect("a number");
     let plan = match std::env::var("QUIPU_PLAN").as_deref() {
         Ok("handing") => handing,
         Ok("bounded") => handing_to_bounded,
@@ -159,15 +156,7 @@ fn more_seeds() {
         Ok("one") => |seed| Plan::with_sites(seed, Some(1)),
         _ => Plan::of,
     };
-    let mut coverage = Coverage::default();
-    let mut failures: Vec<Violation> = Vec::new();
-    for seed in seeds {
-        failures.extend(run(&plan(seed)).err());
-        coverage.add_run();
-    }
-    println!("{coverage}");
-    failures.iter().for_each(|violation| println!("{violation}"));
-    let Some(first) = failures.into_iter().next() else { return };
+    let Some(first) = fresh::more(|seed| run(&plan(seed))) else { return };
     let is_of_seed = first.plan.changes.plan(first.plan.seed).as_ref() == Ok(&*first.plan);
     let first = if is_of_seed { shrink(first, &mut |_| true) } else { first };
     panic!("{}", first.in_full());

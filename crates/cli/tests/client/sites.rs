@@ -125,7 +125,7 @@ fn an_add_says_where_rights_are_and_may_wait_for_them() {
     let server = Server::start("");
     assert_eq!(server.says(&["create", "sites:stock", "--min", "0", "--value", "3", "--wait", "100"]), "3");
     let text = server.refuses(&["add", "sites:stock", "-5", "--remote", "200"]);
-    assert!(text.contains("3 of the 33 units") && text.contains("site 2 holds them"), "{text}");
+    assert!(text.contains("3 of the 33 units") && text.contains("site 2 holds 30"), "{text}");
     assert_eq!(server.says(&["add", "sites:stock", "-1", "--remote", "200"]), "2");
     let output = server.quipu(&["add", "hits", "--remote", "60001"]);
     assert_eq!(output.status.code(), Some(2), "{}", err(&output));

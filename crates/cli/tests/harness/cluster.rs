@@ -2,6 +2,8 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
     process::{Command, Output},
     thread,
     time::{Duration, Instant},
@@ -18,6 +20,25 @@ pub(crate) fn wait(what: &str, mut is_true: impl FnMut() -> bool) {
     while !is_true() {
         assert!(Instant::now() < until, "{what} does not come true within {PATIENCE:?}");
         thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A copy of a site's folder that lacks what the site has stored since.
+pub(crate) struct OldCopy {
+    data: PathBuf,
+    kept: PathBuf,
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let target = to.join(entry.file_name());
+        if entry.file_type().expect("a kind").is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).expect("copied");
+        }
     }
 }
 
@@ -86,6 +107,23 @@ impl Cluster {
     /// Takes a site out of the cluster's hands: to be stopped, killed or signalled.
     pub(crate) fn take(&mut self, number: u16) -> Running {
         self.running.remove(&number).expect("it runs")
+    }
+
+    /// Stops a site, keeps a copy of its folder, and starts it again.
+    pub(crate) fn copy_folder(&mut self, number: u16) -> OldCopy {
+        self.take(number).stop();
+        let data = self.sites[&number].data();
+        let kept = data.with_file_name("kept");
+        copy(&data, &kept);
+        self.start_site(number);
+        OldCopy { data, kept }
+    }
+
+    /// A site is killed, and the old copy takes the place of its folder.
+    pub(crate) fn put_back(&mut self, number: u16, copy: &OldCopy) {
+        self.take(number).kill();
+        fs::remove_dir_all(&copy.data).expect("removed");
+        fs::rename(&copy.kept, &copy.data).expect("moved");
     }
 
     pub(crate) fn running(&self, number: u16) -> &Running {

@@ -7,7 +7,6 @@ use crate::{
     cluster::{Cluster, wait},
     harness::Cable,
     members::{quipu, site_command, takes_writes},
-    refused::copy,
 };
 
 /// Two sites. Site 2 has counted 5 when its folder is copied, and 8 more after that; then it is lost, and the copy takes
@@ -16,18 +15,12 @@ fn with_old_copy() -> Cluster {
     let mut cluster = Cluster::start(2, "");
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 5);
-    cluster.take(2).stop();
-    let data = cluster.sites[&2].data();
-    let kept = data.with_file_name("kept");
-    copy(&data, &kept);
-    cluster.start_site(2);
+    let old = cluster.copy_folder(2);
     cluster.client(2).call("INCRBY hits 5");
     cluster.client(2).call("INCRBY other 3");
     cluster.agree("hits", 10);
     cluster.agree("other", 3);
-    cluster.take(2).kill();
-    fs::remove_dir_all(&data).expect("removed");
-    fs::rename(&kept, &data).expect("moved");
+    cluster.put_back(2, &old);
     cluster.set(1, 2, Cable::Cut);
     cluster
 }

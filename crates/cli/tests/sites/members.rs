@@ -1,7 +1,6 @@
 //! Sites come, go and are restored while the others count.
 
 use std::{
-    fs,
     process::{Command, Output},
     sync::{
         Arc,
@@ -13,7 +12,7 @@ use std::{
 use crate::{
     cluster::{Cluster, wait},
     harness::{Cable, Line, Site, Value},
-    refused::{copy, wait_for_words},
+    refused::wait_for_words,
 };
 
 pub(crate) fn quipu(arguments: &str) -> Output {
@@ -152,20 +151,13 @@ fn a_restored_copy_goes_on_without_counting_anything_twice() {
     let mut cluster = Cluster::start(2, "");
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 5);
-    cluster.take(2).stop();
-    let data = cluster.sites[&2].data();
-    let kept = data.with_file_name("kept");
-    copy(&data, &kept);
-    cluster.start_site(2);
+    let old = cluster.copy_folder(2);
     cluster.client(2).call("INCRBY hits 5 IDMP web 1");
     cluster.agree("hits", 10);
-    let running = cluster.take(2);
-    let busy = quipu(&format!("restore --data {}", data.display()));
-    assert!(!busy.status.success(), "a server runs on it");
-    running.kill();
-    fs::remove_dir_all(&data).expect("removed");
-    fs::rename(&kept, &data).expect("moved");
-    let output = quipu(&format!("restore --data {}", data.display()));
+    let restore = format!("restore --data {}", cluster.sites[&2].data().display());
+    assert!(!quipu(&restore).status.success(), "a server runs on it");
+    cluster.put_back(2, &old);
+    let output = quipu(&restore);
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{output:?}");
     for part in ["site 2.1", "1 changes of site 2", "only its disk knew is lost", "quipu site restore 2.1"] {

@@ -1,29 +1,14 @@
 //! Who is refused, as an operator sees it: in the logs of both sites, with the command that repairs it.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::TcpStream,
-    path::Path,
 };
 
 use crate::{
     cluster::{Cluster, PATIENCE, wait},
     harness::{Cable, Line, Site},
 };
-
-pub(crate) fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).expect("a folder");
-    for entry in fs::read_dir(from).expect("a folder") {
-        let entry = entry.expect("an entry");
-        let target = to.join(entry.file_name());
-        if entry.file_type().expect("a kind").is_dir() {
-            copy(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).expect("copied");
-        }
-    }
-}
 
 pub(crate) fn wait_for_words(site: &Site, words: &[&str]) {
     wait(&format!("{words:?} in the log"), || {
@@ -79,17 +64,10 @@ fn a_site_on_an_old_copy_of_its_folder_counts_no_more() {
     let mut cluster = Cluster::start(2, "");
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 5);
-    cluster.take(2).stop();
-    let data = cluster.sites[&2].data();
-    let kept = data.with_file_name("kept");
-    copy(&data, &kept);
-    cluster.start_site(2);
+    let old = cluster.copy_folder(2);
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 10);
-    cluster.take(2).kill();
-    // Somebody puts the old copy in its place.
-    fs::remove_dir_all(&data).expect("removed");
-    fs::rename(&kept, &data).expect("moved");
+    cluster.put_back(2, &old);
     cluster.start_site(2);
     cluster.wait_for_info(2, "counting:no,site 2 runs from an old copy of its folder");
     let answer = cluster.client(2).call("INCR hits");
@@ -107,16 +85,10 @@ fn a_site_on_an_old_copy_of_its_folder_counts_no_more() {
 fn an_old_copy_that_was_started_often_is_known_by_what_it_lacks() {
     let mut cluster = Cluster::start(2, "");
     cluster.wait_for_link(1, 2);
-    cluster.take(2).stop();
-    let data = cluster.sites[&2].data();
-    let kept = data.with_file_name("kept");
-    copy(&data, &kept);
-    cluster.start_site(2);
+    let old = cluster.copy_folder(2);
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 5);
-    cluster.take(2).kill();
-    fs::remove_dir_all(&data).expect("removed");
-    fs::rename(&kept, &data).expect("moved");
+    cluster.put_back(2, &old);
     // Alone, it cannot know; and its runs go on counting.
     cluster.set(1, 2, Cable::Cut);
     for _ in 0..2 {

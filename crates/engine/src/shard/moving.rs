@@ -132,7 +132,10 @@ impl Shard {
         others.retain(|(site, _)| *site != from);
         let text = match in_all {
             0 => format!("there are no {right} of this counter at any site"),
-            _ => format!("site {from} holds 0 of the {in_all} {right}; {}", describe_rights(&others, in_all)),
+            _ => format!(
+                "site {from} holds 0 of the {in_all} {right}; {}",
+                describe_rights(&others, 0, in_all)
+            ),
         };
         Refusal::CannotMove(text)
     }

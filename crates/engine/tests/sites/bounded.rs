@@ -97,6 +97,13 @@ fn a_site_that_lacks_rights_says_who_holds_them() {
             .to_string()
             .contains("0 of the 500 units that can be subtracted; site 1 holds 400, site 3 holds 100;")
     );
+    let Reply::Refused(refusal) = world.add(2, b"stock", -101) else { panic!("site 3 has 100 rights") };
+    assert!(
+        refusal
+            .to_string()
+            .contains("100 of the 500 units that can be subtracted; site 1 holds 400; nothing"),
+        "{refusal}"
+    );
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub const LIST_LIMIT_DEFAULT: usize = 100;
 pub const LIST_LIMIT_MAX: usize = 1_000;
 /// The digits of the largest number.
 const INTEGER_DIGITS_MAX: usize = 19;
-/// Integers up to here are the same in JSON and in a floating point number.
-const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_992.0;
+/// The largest integer that no other one is rounded to in a floating point number: 2^53 - 1.
+const EXACT_FLOAT_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// A part of a path, with its percent-encoding undone. Any bytes are allowed.
 pub fn segment(text: &str) -> Vec<u8> {
@@ -183,7 +183,7 @@ impl de::Visitor<'_> for IntegerVisitor {
         Ok(Integer(narrow))
     }
 
-    /// `2.0` and `1e3` are whole numbers too. Beyond 2^53 it is not known which one was meant.
+    /// `2.0` and `1e3` are whole numbers too. From 2^53 on it is not known which one was meant.
     fn visit_f64<E: de::Error>(self, number: f64) -> Result<Integer, E> {
         if number.fract() != 0.0 || number.abs() > EXACT_FLOAT_MAX {
             return Err(E::invalid_value(de::Unexpected::Float(number), &self));

@@ -10,7 +10,7 @@ use axum::{
     http::{StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use quipu_engine::{SiteId, council::Config};
+use quipu_engine::{BadSiteId, SiteId, council::Config};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -180,34 +180,35 @@ pub enum SiteTrouble {
     Conflict(String),
 }
 
-/// A site as people name it: `2` is whichever incarnation of it is listed, `2.1` this one.
+/// A site as people name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SiteName {
-    number: u16,
-    incarnation: Option<u16>,
+pub enum SiteName {
+    /// `2`: the incarnation of this number that is listed.
+    Listed(u16),
+    /// `2.1`: this incarnation.
+    Exactly(SiteId),
 }
 
 impl FromStr for SiteName {
-    type Err = String;
+    type Err = BadSiteId;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let bad = || format!("`{text}` is no site; give its number, such as 2, or its id, such as 2.1");
-        let (number, incarnation) = match text.split_once('.') {
-            Some((number, incarnation)) => (number, Some(incarnation.parse().map_err(|_| bad())?)),
-            None => (text, None),
-        };
-        let number = number.parse().ok().filter(|number| *number != 0).ok_or_else(bad)?;
-        Ok(Self { number, incarnation })
+    fn from_str(text: &str) -> Result<Self, BadSiteId> {
+        let id: SiteId = text.parse()?;
+        Ok(if text.contains('.') { Self::Exactly(id) } else { Self::Listed(id.number) })
     }
 }
 
 impl SiteName {
     /// The id that is meant.
     pub fn in_list(self, config: &Config) -> SiteId {
-        let Self { number, incarnation } = self;
-        let mut ids = config.sites.keys().chain(config.removed.keys().rev());
-        let listed = ids.find(|id| id.number == number).map_or(0, |id| id.incarnation);
-        SiteId { number, incarnation: incarnation.unwrap_or(listed) }
+        match self {
+            Self::Exactly(id) => id,
+            Self::Listed(number) => {
+                let mut ids = config.sites.keys().chain(config.removed.keys().rev());
+                let listed = ids.find(|id| id.number == number).copied();
+                listed.unwrap_or(SiteId { number, incarnation: 0 })
+            }
+        }
     }
 }
 
@@ -231,7 +232,7 @@ struct Which {
 
 impl Which {
     fn name(&self) -> Result<Option<SiteName>, Problem> {
-        self.site.as_deref().map(str::parse).transpose().map_err(Problem::bad_request)
+        self.site.as_deref().map(str::parse).transpose().map_err(bad_site)
     }
 }
 
@@ -266,13 +267,11 @@ pub(super) async fn change<C: Counters>(
             Wish::Change(ChangeWish::Add { number: site, address: checked(address)? })
         }
         Body::Restore { site, address } => {
-            let name: SiteName = site.parse().map_err(Problem::bad_request)?;
-            let incarnation = name.incarnation.ok_or_else(|| {
-                Problem::bad_request(format!(
+            let SiteName::Exactly(new) = site.parse().map_err(bad_site)? else {
+                return Err(Problem::bad_request(format!(
                     "`{site}` has no incarnation; give the id that `quipu restore` told"
-                ))
-            })?;
-            let new = SiteId { number: name.number, incarnation };
+                )));
+            };
             Wish::Change(ChangeWish::Restore { new, address: address.map(checked).transpose()? })
         }
     };
@@ -286,13 +285,13 @@ pub(super) async fn remove<C: Counters>(
 ) -> Result<Response, Problem> {
     let text = parts.uri.path().split('/').nth(SITE_PLACE).map(decode::segment).unwrap_or_default();
     let text = String::from_utf8_lossy(&text).into_owned();
-    let sites = text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(Problem::bad_request)?;
+    let sites = text.split(',').map(str::parse).collect::<Result<_, _>>().map_err(bad_site)?;
     let query = query.unwrap_or_default();
     let value = |name| -> Result<Option<String>, Problem> {
         let value = parameter(&query, name).map_err(Problem::bad_request)?;
         Ok(value.map(|value| String::from_utf8_lossy(&value).into_owned()))
     };
-    let heir = value("heir")?.map(|heir| heir.parse()).transpose().map_err(Problem::bad_request)?;
+    let heir = value("heir")?.map(|heir| heir.parse()).transpose().map_err(bad_site)?;
     let is_dead = match value("dead")?.as_deref() {
         None | Some("false") => false,
         Some("true") => true,
@@ -302,6 +301,11 @@ pub(super) async fn remove<C: Counters>(
         }
     };
     grant(&app, Wish::Change(ChangeWish::Remove { sites, heir, is_dead })).await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn bad_site(error: BadSiteId) -> Problem {
+    Problem::bad_request(error.to_string())
 }
 
 /// The same rules as for the addresses of a configuration.

@@ -324,7 +324,7 @@ mod tests {
             elsewhere,
             in_all,
         });
-        let says = "this site holds 3 of the 33 units that can be subtracted; site 2.1 holds them";
+        let says = "this site holds 3 of the 33 units that can be subtracted; site 2.1 holds 30";
         assert!(text.starts_with("-OUTOFBOUNDS ") && text.contains(says), "{text}");
         let text = refused(Refusal::NotMovedYet { site: SECOND, wait_ms: 9, connected: false });
         assert!(text.starts_with("-NOTMOVED site 2.1 was asked "), "{text}");

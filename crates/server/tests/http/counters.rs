@@ -154,8 +154,12 @@ fn counters_are_reset_and_deleted() {
     assert_eq!(reset(-7), json!({"key": "hits", "value": -7, "existed": true, "set_aside": 7}));
     let deleted = server.ask("DELETE", "/v1/counters/hits");
     assert_eq!((deleted.status, deleted.body.len()), (204, 0));
-    server.ask("DELETE", "/v1/counters/hits").problem(404, "no-such-counter");
-    server.ask("GET", "/v1/counters/hits/info").problem(404, "no-such-counter");
+    for (method, path) in [("DELETE", ""), ("GET", ""), ("GET", "/info")] {
+        server.ask(method, &format!("/v1/counters/hits{path}")).problem(404, "no-such-counter");
+    }
+    // An add makes it again, from nothing.
+    assert_eq!(server.send("POST", "/v1/counters/hits/add", r#"{"amount": 3}"#).ok()["value"], 3);
+    assert_eq!(server.ask("GET", "/v1/counters/hits").ok()["value"], 3);
 }
 
 #[test]

@@ -44,7 +44,12 @@ fn refusals_name_the_sites_they_are_about() {
     let problem = spend("number");
     assert_eq!(problem["elsewhere"], json!([{"site": "2", "rights": 30}]));
     assert_eq!(problem["in_all"].as_u64(), problem["available"].as_u64().map(|here| here + 30));
-    assert!(problem["detail"].as_str().is_some_and(|it| it.contains("site 2 holds them")), "{problem}");
+    assert!(
+        problem["detail"]
+            .as_str()
+            .is_some_and(|it| it.contains("3 of the 33 units that can be subtracted; site 2 holds 30;")),
+        "{problem}"
+    );
     assert_eq!(spend("string")["elsewhere"], json!([{"site": "2", "rights": "30"}]));
     let add = |key: &str| server.send("POST", &format!("/v1/counters/{key}/add"), r#"{"amount": 1}"#);
     let reserved = add("sites:reserved");

@@ -125,6 +125,13 @@ impl Operation {
         !self.acknowledged_by.is_empty()
     }
 
+    /// How much of it the counter must show in the end, when this is told of it. An operation that was refused in the end
+    /// may have been counted by an attempt that was not answered.
+    pub(crate) fn counts(&self, told: Option<&Told>) -> i64 {
+        let is_found = self.is_open && matches!(told, Some(Told::Counted { .. }));
+        if self.is_acknowledged() || is_found { self.amount } else { 0 }
+    }
+
     fn note(&mut self, at_ms: u64, what: &str) {
         self.history.push(format!("{at_ms:>8} ms  {what}"));
     }

@@ -7,7 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::books::{Heard, Operation, Plain, Told, Violations};
+use super::{
+    books::{Heard, Operation, Plain, Told, Violations},
+    checks,
+};
 use crate::{
     directory::Directory,
     harness::{Client, Value, random::Random},
@@ -48,13 +51,14 @@ impl Shared<'_> {
         u64::try_from(self.began.elapsed().as_millis()).expect("not that long")
     }
 
+    /// Enters what is wrong, with the time.
+    pub(crate) fn holds(&self, held: Result<(), String>) {
+        self.violations.holds(held.map_err(|what| format!("{} ms: {what}", self.now_ms())));
+    }
+
     /// A site tells this value of a plain counter, and had told at least that before it was asked.
     pub(crate) fn rises(&self, site: u16, key: &'static str, floor: i64, value: i64) {
-        if value < floor {
-            let at_ms = self.now_ms();
-            self.violations
-                .add(format!("{at_ms} ms: site {site} tells {value} of {key}, and had told {floor} before"));
-        }
+        self.holds(checks::rises(site, key, floor, value));
         self.floors[&(site, key)].fetch_max(value, Ordering::SeqCst);
     }
 

@@ -9,8 +9,10 @@
 //! ```
 
 mod books;
+mod checks;
 mod clients;
 mod schedule;
+pub(crate) mod teeth;
 mod watchers;
 
 use std::{
@@ -21,10 +23,11 @@ use std::{
 };
 
 use self::{
-    books::{Operation, Plain, Told, Violations},
+    books::{Plain, Told, Violations},
+    checks::{Outcomes, Watched},
     clients::{BOUNDED, BOUNDED_INITIAL, BOUNDED_MAX, PLAIN, RISING, Shared, WITH_IDS, Worker},
     schedule::{Schedule, Sites},
-    watchers::{Watched, look_at_bounds, watch},
+    watchers::{look_at_bounds, watch},
 };
 use crate::{
     directory::{Directory, Work},
@@ -134,10 +137,7 @@ fn under_load<'a>(
         }
         drop(work);
         let watched = watchers.into_iter().map(|it| it.join().expect("it watches"));
-        let watched = watched.fold(Watched::default(), |all, one| Watched {
-            events: all.events + one.events,
-            down: all.down.max(one.down),
-        });
+        let watched = watched.fold(Watched::default(), Watched::together);
         (looks.join().expect("it looks"), watched)
     });
     (workers, looks, watched)
@@ -164,14 +164,7 @@ fn in_the_end(
     workers.iter_mut().for_each(Worker::connect_anew);
     settle(nemesis.cluster, shared);
     let again = outcomes(workers, shared);
-    for (name, told) in &first {
-        if again.get(name) != Some(told) {
-            let now = again.get(name);
-            shared
-                .violations
-                .add(format!("{name:?}: {told:?} was told before all were killed, and {now:?} after"));
-        }
-    }
+    checks::unchanged(&first, &again).into_iter().for_each(|what| shared.violations.add(what));
     check_values(nemesis.cluster, workers, shared);
     first.len()
 }
@@ -200,7 +193,7 @@ fn settle(cluster: &Cluster, shared: &Shared<'_>) {
 }
 
 /// By operation, what all sites say: the same, and the operation is counted if anybody has acknowledged it.
-fn outcomes(workers: &mut [Worker<'_>], shared: &Shared<'_>) -> BTreeMap<(String, u64), Option<Told>> {
+fn outcomes(workers: &mut [Worker<'_>], shared: &Shared<'_>) -> Outcomes {
     let all: usize = workers.iter().map(|worker| worker.operations.len()).sum();
     let every = all.div_ceil(ASKED_IN_THE_END).max(1);
     let mut outcomes = BTreeMap::new();
@@ -211,38 +204,14 @@ fn outcomes(workers: &mut [Worker<'_>], shared: &Shared<'_>) -> BTreeMap<(String
             }
             let told: Vec<Option<Told>> = (1..=shared.sites).map(|site| worker.ask_for(at, site)).collect();
             let operation = &worker.operations[at];
-            let counted = agreed(&told, operation).unwrap_or_else(|wrong| {
-                shared.violations.add(format!("{wrong}: {told:?} is told of {operation}"));
+            let counted = checks::agreed(&told, operation).unwrap_or_else(|wrong| {
+                shared.violations.add(wrong);
                 None
             });
             outcomes.insert((operation.producer.clone(), operation.id), counted);
         }
     }
     outcomes
-}
-
-/// What all sites tell of an operation: where it is counted, or that nothing is known of it.
-fn agreed(told: &[Option<Told>], operation: &Operation) -> Result<Option<Told>, &'static str> {
-    let mut places = BTreeSet::new();
-    let mut counted = None;
-    for told in told {
-        places.insert(match told {
-            Some(Told::Counted { site, .. }) => {
-                counted.clone_from(told);
-                Some(*site)
-            }
-            Some(Told::Cancelled { site }) => Some(*site),
-            Some(Told::Unknown) => None,
-            _ => return Err("not every site tells an outcome that is settled"),
-        });
-    }
-    if places.len() > 1 {
-        return Err("sites differ");
-    }
-    match (operation.is_acknowledged(), &counted) {
-        (true, None) => Err("nobody knows of what was acknowledged"),
-        _ => Ok(counted),
-    }
 }
 
 /// All sites show the same, and what was counted.
@@ -255,20 +224,13 @@ fn check_values(cluster: &Cluster, workers: &mut [Worker<'_>], shared: &Shared<'
                 if worker.operations[at].key != key {
                     continue;
                 }
-                let operation = &worker.operations[at];
-                // Whoever was refused in the end may still have been counted by an attempt that was not answered.
-                let is_counted = operation.is_acknowledged()
-                    || (operation.is_open && matches!(worker.ask_for(at, 1), Some(Told::Counted { .. })));
-                expected += if is_counted { worker.operations[at].amount } else { 0 };
+                let is_in_doubt = worker.operations[at].is_open && !worker.operations[at].is_acknowledged();
+                let told = if is_in_doubt { worker.ask_for(at, 1) } else { None };
+                expected += worker.operations[at].counts(told.as_ref());
             }
         }
-        for (site, value) in values(cluster, shared, key) {
-            if value != expected {
-                shared
-                    .violations
-                    .add(format!("site {site} ends with {value} for {key}, and {expected} was counted"));
-            }
-        }
+        let wrong = checks::ends_with(key, &values(cluster, shared, key), expected);
+        wrong.into_iter().for_each(|what| shared.violations.add(what));
     }
     for key in PLAIN {
         let mut all = Plain::default();
@@ -276,11 +238,7 @@ fn check_values(cluster: &Cluster, workers: &mut [Worker<'_>], shared: &Shared<'
             all.acknowledged += plain.acknowledged;
             all.unknown.extend(&plain.unknown);
         }
-        let values = values(cluster, shared, key);
-        let first = values[&1];
-        if values.values().any(|value| *value != first) || !all.allows(first) {
-            shared.violations.add(format!("sites end with {values:?} for {key}, and it was {all:?}"));
-        }
+        shared.violations.holds(checks::ends_within(key, &values(cluster, shared, key), &all));
     }
 }
 
@@ -306,10 +264,5 @@ fn check_falls(cluster: &Cluster, shared: &Shared<'_>, watched: Watched) {
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let sites = found["sites"].as_array().expect("sites");
     let taken_back = sites.iter().filter_map(|site| site["cancelled"]["subtracted"].as_i64()).sum::<i64>();
-    if watched.down > taken_back {
-        let down = watched.down;
-        shared
-            .violations
-            .add(format!("{RISING} went down by {down} at one site, and {taken_back} was taken back"));
-    }
+    shared.violations.holds(checks::falls(RISING, watched.down, taken_back));
 }

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::clients::{BOUNDED, BOUNDED_MAX, Shared};
+use super::{
+    checks::{self, Watched},
+    clients::{BOUNDED, Shared},
+};
 use crate::harness::{Client, Value};
 
 const LOOK_EVERY: Duration = Duration::from_millis(30);
@@ -27,11 +30,7 @@ pub(crate) fn look_at_bounds(shared: &Shared<'_>) -> u64 {
                     break;
                 };
                 looks += 1;
-                let value = value.integer();
-                if !(0..=BOUNDED_MAX).contains(&value) {
-                    let at_ms = shared.now_ms();
-                    shared.violations.add(format!("{at_ms} ms: site {site} shows {value} for {key}"));
-                }
+                shared.holds(checks::bounds(site, key, value.integer()));
             }
         }
         thread::sleep(LOOK_EVERY);
@@ -39,34 +38,16 @@ pub(crate) fn look_at_bounds(shared: &Shared<'_>) -> u64 {
     looks
 }
 
-/// What a watcher of one counter at one site has seen.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Watched {
-    pub(crate) events: u64,
-    /// By how much the value went down, in all.
-    pub(crate) down: i64,
-}
-
 /// Watches a counter at a site over HTTP, from one life of the site to the next.
 pub(crate) fn watch(shared: &Shared<'_>, site: u16, key: &'static str, may_fall: bool) -> Watched {
-    let (mut watched, mut last) = (Watched::default(), 0);
+    let mut watched = Watched::default();
     while !shared.stop.load(Ordering::Relaxed) {
-        // What the site had told before, to whomever, is durable.
+        // A value that the site had told before, to any client, is durable.
         if !may_fall {
-            last = last.max(shared.floor(site, key));
+            watched.at_least(shared.floor(site, key));
         }
         for value in Stream::open(shared, site, key).into_iter().flatten() {
-            watched.events += 1;
-            if value < last {
-                watched.down += last - value;
-                if !may_fall {
-                    let at_ms = shared.now_ms();
-                    let what =
-                        format!("{at_ms} ms: who watches {key} at site {site} sees {value} after {last}");
-                    shared.violations.add(what);
-                }
-            }
-            last = value;
+            shared.holds(watched.sees(site, key, value, may_fall));
             if !may_fall {
                 shared.floors[&(site, key)].fetch_max(value, Ordering::SeqCst);
             }
