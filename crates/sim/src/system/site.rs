@@ -35,6 +35,13 @@ pub(super) enum Standing {
     Gone,
 }
 
+/// One process of a site: a number that grows with each start and is stored, and one that no other process has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) number: u32,
+    pub(super) nonce: Option<u64>,
+}
+
 /// A copy of a site's disk.
 pub(super) struct Copy {
     memory: Memory,
@@ -201,6 +208,10 @@ impl Site {
         Ok(())
     }
 
+    pub(super) fn run_of_process(&self) -> Run {
+        Run { number: self.run, nonce: self.settings.run }
+    }
+
     /// How far others have heard of what it has written itself in a shard.
     pub(super) fn heard_to(&self, shard: usize) -> u64 {
         let shard = ShardId(u16::try_from(shard).expect("few shards"));
@@ -256,7 +267,8 @@ impl Site {
             wrong: self.wrong,
             started_ms: 0,
             skew_ms: self.skew_ms,
-            run: 0,
+            // As it is written there.
+            run: self.run,
             of_copies: self.of_copies + (1 << 60),
             standing: Standing::Beside,
             copy: None,

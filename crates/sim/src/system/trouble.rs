@@ -114,10 +114,8 @@ pub enum Trouble {
         site: usize,
         /// The copy is started so long after it was made.
         age_ms: Millis,
-        /// If the one that has noticed goes on, it is away for so long.
+        /// If the copy goes on as another incarnation, it is away for so long.
         away_ms: Millis,
-        /// Does everybody reach both? Else one other site does.
-        is_wide: bool,
     },
     /// A site's wall clock jumps.
     Clock {
@@ -267,8 +265,8 @@ impl Trouble {
         }
         let site = random.below(plan.sites);
         let at_ms = 500 + random.bits() % (plan.active_ms / 2);
-        let (age_ms, away_ms) = (*random.pick(&[0, 50, 500, 3_000]), *random.pick(&[0, 50, 1_000]));
-        Some(Planned { at_ms, trouble: Self::Beside { site, age_ms, away_ms, is_wide: false } })
+        let (age_ms, away_ms) = (*random.pick(&[0, 200, 1_000, 3_000]), *random.pick(&[0, 50, 1_000]));
+        Some(Planned { at_ms, trouble: Self::Beside { site, age_ms, away_ms } })
     }
 
     /// A trouble for one of so many sites.

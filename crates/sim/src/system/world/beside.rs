@@ -2,16 +2,19 @@
 //! from where the copy was made on there are two streams, two *branches* of one.
 //!
 //! A site reaches one of the two at a time, now this one, now that one. None may take in both branches; and whichever of the
-//! two is told of the other's branch must notice that, and count no more. What becomes of each is decided here by which branch
-//! a site has, and not by what the engine says.
+//! two is told of the other's branch must notice that, and count no more. Which branch a site has is kept here, apart from
+//! what the engine says.
+//!
+//! If nobody has heard of the copy when it notices, the end is exact: the copy is thrown away, or goes on as another incarnation
+//! in the place of its original. If both were heard, others have different branches, or rely on what one of the two has told
+//! them and the other does not have: the run ends there, and nothing is compared.
 
 use super::World;
 use super::members::{Step, UnderWay};
 use crate::core::Millis;
 use crate::system::history::Note;
 use crate::system::links::Links;
-use crate::system::site::{Site, Standing};
-use crate::system::trouble::{Planned, Trouble};
+use crate::system::site::{Run, Site, Standing};
 use quipu_engine::{BadMessage, SiteId};
 use quipu_storage::ShardId;
 
@@ -26,14 +29,14 @@ const TURNS: f64 = 0.1;
 pub(in crate::system) struct Fork {
     /// As which both go.
     id: SiteId,
-    /// The only one that reaches them; `None`: everybody does.
-    reached_by: Option<usize>,
     /// The places of the original and of the copy.
     pub(super) both: [usize; 2],
     /// Up to here, by shard, what they have written is the same.
     common: Vec<u64>,
     /// By place and shard: whose branch is known there.
     known: Vec<Vec<Option<usize>>>,
+    /// By place: the latest run of the two that has introduced itself there. That is remembered for good.
+    seen: Vec<Run>,
     /// Those of them that have noticed that there are two.
     noticed: Vec<usize>,
     /// When the copy has noticed it, nobody had heard of what it has counted: it can go on as another incarnation.
@@ -135,26 +138,11 @@ impl World {
             shards.iter().map(branch).collect()
         });
         let known = known.collect();
-        let reached_by = self.best_informed(site).filter(|_| !self.is_wide());
-        if reached_by.is_none() && !self.is_wide() {
-            self.die(copy);
-            self.sites[copy].standing = Standing::Outside;
-            self.change = None;
-            return Ok(());
-        }
         let (both, noticed) = ([site, copy], Vec::new());
         let (is_open, healed_ms) = (true, None);
-        self.fork = Some(Fork {
-            id,
-            reached_by,
-            both,
-            common,
-            known,
-            noticed,
-            is_unheard: false,
-            is_open,
-            healed_ms,
-        });
+        let seen = vec![self.sites[site].run_of_process(); self.sites.len()];
+        self.fork =
+            Some(Fork { id, both, common, known, seen, noticed, is_unheard: false, is_open, healed_ms });
         let half = |number: usize| number.is_multiple_of(2);
         let theirs = self.clients.iter_mut().filter(|client| client.home == site && half(client.number));
         theirs.for_each(|client| client.home = copy);
@@ -164,41 +152,24 @@ impl World {
         Ok(())
     }
 
-    /// Does everybody reach the two?
-    fn is_wide(&self) -> bool {
-        let is_wide = |planned: &Planned| matches!(planned.trouble, Trouble::Beside { is_wide: true, .. });
-        self.plan.troubles.iter().any(is_wide)
-    }
-
-    /// The neighbour of a site that has at least as much of its stream as all others, in every shard.
-    fn best_informed(&self, site: usize) -> Option<usize> {
-        let id = self.sites[site].id;
-        let got_to = |at: usize| -> Vec<u64> {
-            (0..self.plan.shards).map(|shard| self.sites[at].got_to(ShardId(shard), id)).collect()
-        };
-        let others: Vec<usize> = self.members().into_iter().filter(|at| *at != site).collect();
-        let has_most = |at: &usize| {
-            let most = got_to(*at);
-            others.iter().all(|other| got_to(*other).iter().zip(&most).all(|(theirs, most)| theirs <= most))
-        };
-        let up = others.iter().all(|other| self.sites[*other].is_up());
-        let mut neighbours = self.links.of(site).filter(|at| others.contains(at));
-        neighbours.find(has_most).filter(|_| up)
-    }
-
-    /// Can these two not reach each other because of two that go as the same site?
+    /// Are these two the ones that go as the same site? They do not speak with each other.
     pub(super) fn is_kept_apart(&self, a: usize, b: usize) -> bool {
-        let Some(fork) = self.fork.as_ref().filter(|fork| fork.is_open) else { return false };
-        let keeps_apart = |one: usize, other: usize| {
-            fork.both.contains(&one)
-                && (fork.both.contains(&other) || fork.reached_by.is_some_and(|it| it != other))
-        };
-        keeps_apart(a, b) || keeps_apart(b, a)
+        self.twin(a) == Some(b)
     }
 
     /// Is one of these two one that has another one beside it?
     pub(super) fn is_beside(&self, a: usize, b: usize) -> bool {
         self.twin(a).is_some() || self.twin(b).is_some()
+    }
+
+    /// After everything has healed, two that go as the same site find out about each other.
+    pub(in crate::system) fn part_copies(&mut self) -> Result<(), String> {
+        let until = self.now() + 2 * MET_MS;
+        while self.fork.as_ref().is_some_and(|fork| fork.is_open) && !self.is_undecided && self.now() < until
+        {
+            self.run_until(self.now() + TURN_MS)?;
+        }
+        Ok(())
     }
 
     /// A process has started again, perhaps with less than before.
@@ -218,7 +189,7 @@ impl World {
         let turns = self.chance.chance(TURNS);
         let Some(fork) = &mut self.fork else { return Ok(Some(())) };
         let healed_ms = healed.then(|| *fork.healed_ms.get_or_insert(now));
-        let has_noticed = !fork.noticed.is_empty();
+        let has_noticed = fork.has_noticed(fork.both[1]);
         let both = fork.both;
         match healed_ms {
             // Both meet everybody, one after the other.
@@ -254,15 +225,13 @@ impl World {
         if fork.noticed.is_empty() && others && has_written(&original) && has_written(&copy) {
             return Err(format!("site {id} and its copy have met everybody, and both still count"));
         }
-        let is_unheard = fork.is_unheard;
-        let loser = match fork.noticed[..] {
-            [] if has_written(&original) => copy,
-            [] => original,
-            [only] => only,
-            _ => fork.noticed[usize::from(self.chance.chance(0.5))],
-        };
-        let renames =
-            if self.is_wide() { true } else { loser == copy && is_unheard && self.chance.chance(0.5) };
+        // Nobody has heard of what the copy has counted, nor that it has heard anything: either of the two can go on.
+        if fork.noticed != [copy] || !fork.is_unheard {
+            self.note(Note::Text(format!("both copies of site {id} were heard: people must decide")));
+            self.is_undecided = true;
+            return Ok(());
+        }
+        let (loser, renames) = (copy, self.chance.chance(0.5));
         let how = if renames { "goes on as another incarnation" } else { "is thrown away" };
         self.note(Note::Text(format!("of site {id} and its copy the one at {} {how}", loser + 1)));
         for at in [original, copy] {
@@ -299,9 +268,6 @@ impl World {
     fn drop_beside(&mut self, site: usize, loser: usize) {
         let Some(fork) = self.fork.take() else { return };
         let copy = self.sites.len() - 1;
-        if loser == site {
-            self.sites.swap(site, copy);
-        }
         self.sites[site].standing = Standing::Member;
         self.sites[copy].standing = Standing::Outside;
         self.forget_branch(fork.id, loser, &fork.common);
@@ -368,11 +334,7 @@ impl World {
             return false;
         }
         if is_own && fork.other(at).is_some() {
-            fork.noticed.push(at);
-            let heard = |(shard, common): (usize, &u64)| self.sites[at].heard_to(shard) > *common;
-            fork.is_unheard = at == fork.both[1] && !fork.common.iter().enumerate().any(heard);
-            self.note(Note::Text(format!("{} counts no more: {bad}", at + 1)));
-            self.die(at);
+            self.notices(at, &bad.to_string());
             return true;
         }
         if !is_own && fork.other(from).is_some() {
@@ -381,6 +343,42 @@ impl World {
             return true;
         }
         false
+    }
+
+    /// One of the two notices that there are two, and counts no more.
+    fn notices(&mut self, at: usize, why: &str) {
+        let Some(fork) = &mut self.fork else { return };
+        fork.noticed.push(at);
+        let heard = |(shard, common): (usize, &u64)| self.sites[at].heard_to(shard) > *common;
+        fork.is_unheard = at == fork.both[1] && !fork.common.iter().enumerate().any(heard);
+        self.note(Note::Text(format!("{} counts no more: {why}", at + 1)));
+        self.die(at);
+    }
+
+    /// Two introduce themselves to each other. One that runs from an old copy is told so: the other has more of its stream,
+    /// or has seen a later run of its site, or another one with the same number.
+    pub(super) fn greet(&mut self, a: usize, b: usize) -> bool {
+        for (at, peer) in [(a, b), (b, a)] {
+            let Some(fork) = self.fork.as_mut().filter(|fork| fork.is_open && fork.other(at).is_some())
+            else {
+                continue;
+            };
+            let (run, seen) = (self.sites[at].run_of_process(), fork.seen[peer]);
+            let is_short = |(shard, _): (usize, &u64)| {
+                let shard = ShardId(u16::try_from(shard).expect("few shards"));
+                self.sites[at].got_to(shard, fork.id) < self.sites[peer].got_to(shard, fork.id)
+            };
+            if fork.common.iter().enumerate().any(is_short) {
+                self.notices(at, "it has less of its own stream than others have");
+                return false;
+            }
+            if run.number < seen.number || (run.number == seen.number && run.nonce != seen.nonce) {
+                self.notices(at, "a later run of it has introduced itself");
+                return false;
+            }
+            fork.seen[peer] = run;
+        }
+        true
     }
 
     /// A link takes the place of the one to the other of two that go as the same site.

@@ -72,7 +72,7 @@ impl World {
             Trouble::Restore { site, age_ms, away_ms } if is(site, Standing::Member) => {
                 (site, Step::Die { away_ms }, age_ms)
             }
-            Trouble::Beside { site, age_ms, away_ms, .. } if is(site, Standing::Member) && others(site) => {
+            Trouble::Beside { site, age_ms, away_ms } if is(site, Standing::Member) && others(site) => {
                 (site, Step::StartBeside { away_ms }, age_ms)
             }
             _ => return Ok(()),

@@ -118,7 +118,7 @@ impl World {
     }
 
     pub(super) fn connect(&mut self, a: usize, b: usize) {
-        if self.can_connect(a, b) && !self.links.is_connected(a, b) {
+        if self.can_connect(a, b) && !self.links.is_connected(a, b) && self.greet(a, b) {
             self.replace_links(a, b);
             self.links.set_connected(a, b, true);
             self.tell_both(a, b, true);

@@ -110,6 +110,8 @@ pub(super) struct World {
     /// May a site come back without something that it has acknowledged, or not at all?
     forgets: bool,
     claims: Claims,
+    /// Both copies of a site were heard, and nobody can say what is right: the run ends.
+    pub(super) is_undecided: bool,
     /// A copy of a site that runs, or ran, beside it.
     fork: Option<Fork>,
     /// Sites that are lost, were put back from a copy, or have left.
@@ -156,6 +158,7 @@ impl World {
             also_lost: None,
             forgets: plan.forgets(),
             claims: Claims::default(),
+            is_undecided: false,
             fork: None,
             dead: BTreeSet::new(),
             links: Links::new(plan.topology, slots, plan.beside().map(|site| (slots - 1, site))),
@@ -221,7 +224,7 @@ impl World {
     }
 
     pub(super) fn run_until(&mut self, until: Millis) -> Result<(), String> {
-        while let Some(mut batch) = self.queue.next_batch(until) {
+        while let Some(mut batch) = self.queue.next_batch(until).filter(|_| !self.is_undecided) {
             for event in batch.drain(..) {
                 self.budget.spend()?;
                 self.happen(event)?;
