@@ -273,7 +273,9 @@ fn a_damaged_folder_never_starts_with_less() {
             now.expect("after 1970").as_secs() * 1_000
         }
     };
-    println!("the same again: QUIPU_FRESH={from} cargo test -p quipu-storage --test missing a_damaged_folder");
+    println!(
+        "the same again: QUIPU_FRESH={from} cargo test -p quipu-storage --test missing a_damaged_folder"
+    );
     let mut refused = 0;
     for seed in from..from + 60 {
         let folder = filled();

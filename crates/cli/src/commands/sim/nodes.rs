@@ -18,7 +18,7 @@ use std::time::Instant;
 /// of life are slow, late or not answered, done or not. Clients ask any node, which passes on what is another one's;
 /// nobody waits for an answer longer than the seed's deadline.
 /// Checked at every answer: reads that miss what was acknowledged before, at whatever node; bounds; operations that are
-/// counted twice, or denied; and calls of which a node says that nothing was done, and that are stored. In the end everything heals: each shard is at one node, all know at which, shares are even, and
+/// counted twice, or denied; and calls that were passed on, of which it is said that nothing was done, and that are counted. In the end everything heals: each shard is at one node, all know at which, shares are even, and
 /// counters say exactly what was acknowledged.
 ///
 /// A violation prints the seed, its plan, the last happenings and the command that replays it, and exits with 1.

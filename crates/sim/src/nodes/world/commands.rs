@@ -111,21 +111,21 @@ impl World {
         self.to_clients.send(&mut self.queue, address(via), address(client), event);
     }
 
-    /// If it is said that nothing was done, that is so, and stays so.
+    /// If a node says of a call that it has passed on that nothing was done, that is so, and stays so.
     fn deny(&mut self, attempt: usize, reply: &Reply) {
-        let is_add =
-            matches!(self.calls[self.attempts[attempt].call].act, Act::Add { amount, .. } if amount != 0);
-        if is_add && matches!(reply, Reply::Refused(Refusal::NotStored(_) | Refusal::NotHere)) {
+        let changes =
+            !matches!(self.calls[self.attempts[attempt].call].act, Act::Get | Act::Inspect | Act::Outcome);
+        if changes && !matches!(reply, Reply::Refused(Refusal::InDoubt(_))) {
             self.denied.insert(attempt);
-            if self.number_of(attempt).is_some_and(|number| self.stored.contains(&number)) {
-                self.is_denied(attempt);
-            }
+            self.check_denied(attempt);
         }
     }
 
-    /// Something is stored of which it was said that nothing was done.
-    pub(super) fn is_denied(&mut self, attempt: usize) {
-        self.fail(format!("it was said of call {attempt} that nothing was done, and it is stored"));
+    /// Was something counted of which it was said that nothing was done?
+    fn check_denied(&mut self, attempt: usize) {
+        if self.denied.contains(&attempt) && self.counted.contains(&attempt) {
+            self.fail(format!("it was said of call {attempt} that nothing was done, and it was counted"));
+        }
     }
 
     /// A node's host takes a call.
@@ -168,7 +168,10 @@ impl World {
             return;
         }
         self.note(Note::Released { attempt, said: Said::of(reply) });
-        self.deny(attempt, reply);
+        if matches!(reply, Reply::Added(added) if added.applied != 0 && !added.repeated) {
+            self.counted.insert(attempt);
+            self.check_denied(attempt);
+        }
         self.count(attempt, reply);
         let checked = self.check(attempt, reply);
         self.holds(checked);

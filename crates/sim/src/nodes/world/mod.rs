@@ -150,8 +150,10 @@ pub(super) struct World {
     arrived_ms: BTreeMap<usize, u64>,
     /// Calls that were passed on and are answered, or given up.
     passed_back: BTreeSet<usize>,
-    /// Calls of which it was said that nothing was done.
+    /// Calls that were passed on, and of which it was said that nothing was done.
     denied: BTreeSet<usize>,
+    /// Calls that a node has said to be counted.
+    counted: BTreeSet<usize>,
     /// Calls in a commit, by its number.
     batches: BTreeMap<u64, Vec<usize>>,
     /// The last commit that each call was in.
@@ -225,6 +227,7 @@ impl World {
             arrived_ms: BTreeMap::new(),
             passed_back: BTreeSet::new(),
             denied: BTreeSet::new(),
+            counted: BTreeSet::new(),
             batches: BTreeMap::new(),
             batch_of: BTreeMap::new(),
             stored: BTreeSet::new(),

@@ -98,10 +98,6 @@ impl World {
             let call = &self.calls[self.attempts[*attempt].call];
             self.answers.stored(*attempt, &self.pool.keys[call.key], call, self.order);
         }
-        let denied = self.batches.get(&number).into_iter().flatten().find(|it| self.denied.contains(it));
-        if let Some(attempt) = denied.copied() {
-            self.is_denied(attempt);
-        }
     }
 
     /// The commit that holds an attempt.
