@@ -61,7 +61,7 @@ pub(super) struct Claims {
 
 impl Claim {
     /// What an answer claims that was given at a site for a call; its numbers lie after `after`, up to `upto`. `got_to` tells
-    /// how far the site has got with other streams.
+    /// how far the site has got with a stream, and with which branch of it.
     pub(super) fn of(
         attempt: usize,
         call: &Call,
@@ -69,18 +69,17 @@ impl Claim {
         own: SiteId,
         shard: ShardId,
         (after, upto): (u64, u64),
-        got_to: impl Fn(SiteId) -> u64,
-        branch: impl Fn(SiteId) -> usize,
+        got_to: impl Fn(SiteId) -> (u64, usize),
     ) -> Option<Self> {
         let operation = call.id.as_ref().map(|id| id.number);
         let claim = |acked, origin, (after, upto)| {
-            let branch = branch(origin);
+            let (_, branch) = got_to(origin);
             Some(Self { attempt, acked, operation, origin, shard, branch, after, upto, stands: true })
         };
         match (reply, call.act) {
             (Reply::Added(added), _) if added.repeated => {
                 // Somebody has counted it before; when is not known.
-                claim(Acked::Added { applied: added.applied }, added.site, (0, got_to(added.site)))
+                claim(Acked::Added { applied: added.applied }, added.site, (0, got_to(added.site).0))
             }
             (Reply::Added(added), _) => claim(Acked::Added { applied: added.applied }, own, (after, upto)),
             (Reply::Reset { .. }, Act::Reset { .. }) => claim(Acked::Reset, own, (after, upto)),

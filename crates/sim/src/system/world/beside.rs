@@ -242,9 +242,9 @@ impl World {
         }
         self.clients_move(copy, site);
         if renames {
-            self.rename_beside(site, loser, away_ms)
+            self.rename_beside(site, loser, away_ms);
         } else {
-            self.drop_beside(site, loser)
+            self.drop_beside(site, loser);
         }
         Ok(())
     }

@@ -18,8 +18,8 @@ impl World {
         let shard = self.pool.keys[call.key].shard;
         let got_to = |of: SiteId| site.got_to(shard, of);
         let upto = if call.may_wait() { got_to(site.id) } else { upto };
-        let branch = |of: SiteId| self.branch_of_claim(at, of, shard);
-        let claim = Claim::of(attempt, call, reply, site.id, shard, (after, upto), got_to, branch);
+        let got_to = |of: SiteId| (got_to(of), self.branch_of_claim(at, of, shard));
+        let claim = Claim::of(attempt, call, reply, site.id, shard, (after, upto), got_to);
         claim.into_iter().for_each(|claim| self.claims.add(claim));
     }
 
