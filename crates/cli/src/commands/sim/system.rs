@@ -16,7 +16,8 @@ use std::time::Instant;
 ///
 /// Each seed is a plan of its own: how many sites and clients, what they count, how messages are delayed, lost, repeated
 /// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump; which sites join while the
-/// others run, leave, are lost with their disks, are put back from an older copy, and which acknowledge before they flush.
+/// others run, leave, are lost with their disks, are put back from an older copy, have a copy running
+/// beside them, and which acknowledge before they flush.
 /// In most seeds there are edges and relays, too, which count, hand over, go to other servers in between, crash, lose their
 /// disks, vanish and retire.
 /// Checked at every answer: bounds, reads that go backwards, answers that contradict each other. In the end everything
