@@ -27,7 +27,7 @@ use self::recovery::Clock;
 pub use self::{
     discipline::Discipline,
     nodes::Standing,
-    patience::{Overdue, withdrawn},
+    patience::{Overdue, passed_on, withdrawn},
     sites::{Envelope, Unfinished},
 };
 use crate::{

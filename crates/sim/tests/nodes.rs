@@ -3,7 +3,9 @@
 mod fresh;
 
 use quipu_engine::{host::Discipline, nodes};
-use quipu_sim::nodes::{Call, Changes, Plan, Planned, Summary, Trouble, Violation, Weather, Wrong, run};
+use quipu_sim::nodes::{
+    Call, Changes, Edition, Plan, Planned, Summary, Trouble, Violation, Weather, Wrong, run,
+};
 use quipu_sim::system::{Mix, Work};
 use quipu_storage::memory;
 use std::ops::Range;
@@ -31,6 +33,36 @@ fn seeds_150_to_300() {
     no_failure(150..300, Plan::of);
 }
 
+/// The plan of a seed with a deadline for every answer.
+fn second(seed: u64) -> Plan {
+    Plan::drawn(seed, None, Edition::Second)
+}
+
+#[test]
+fn seeds_0_to_150_of_the_second_edition() {
+    no_failure(0..150, second);
+}
+
+/// A node passes on what another one has that answers late, or comes to a halt with it.
+fn passing_on(seed: u64) -> Plan {
+    let plan = halting(seed, &[Call::Commit]);
+    let troubles = plan.troubles.iter().map(|planned| match planned.trouble {
+        Trouble::Pause { node, within, .. } => {
+            Planned { trouble: Trouble::Pause { node, within, for_ms: 600 }, ..*planned }
+        }
+        _ => *planned,
+    });
+    Plan { troubles: troubles.collect(), deadline_ms: Some(300), loss: 0.05, ..plan }
+}
+
+/// Whoever passes a call on answers by the deadline, and never that nothing was done.
+#[test]
+fn calls_that_were_passed_on_are_in_doubt_when_their_time_is_up() {
+    let runs = (0..10).map(|seed| run(&passing_on(seed)).unwrap_or_else(|it| panic!("{}", it.in_full())));
+    assert!(runs.map(|summary| summary.given_up).sum::<u64>() > 50);
+    Variant { wrong: Wrong { denies_passed_on: true, ..Wrong::default() }, plan: passing_on }.is_caught();
+}
+
 /// It never came to its end: everything was to heal when no request rested any more, and clients asked for more than nodes
 /// with slow requests could do, so that one rested always.
 #[test]
@@ -41,7 +73,7 @@ fn a_seed_that_did_not_end() {
 /// Another block of seeds each time (module `fresh`). What fails is to be kept as a regression.
 #[test]
 fn fresh_seeds() {
-    fresh::seeds("nodes").for_each(|seed| no_failure(seed..seed + 1, Plan::of));
+    fresh::seeds("nodes").for_each(|seed| no_failure(seed..seed + 1, second));
 }
 
 #[test]
@@ -56,7 +88,7 @@ fn a_seed_gives_the_same_run_again() {
 fn a_plan_is_its_command() {
     let changes = Changes { nodes: Some(3), troubles: Some(vec![0]), fair: true, ..Changes::default() };
     let plan = changes.plan(7).expect("it can be");
-    assert_eq!(plan.command(), "quipu sim nodes --seed 7 --nodes 3 --troubles 0 --fair");
+    assert_eq!(plan.command(), "quipu sim nodes --seed 7 --edition 1 --nodes 3 --troubles 0 --fair");
     assert_eq!((plan.nodes, plan.troubles.len()), (3, 1));
     assert_eq!(Changes::default().plan(7), Ok(Plan::of(7)));
     assert!(Changes { troubles: Some(vec![1_000]), ..Changes::default() }.plan(7).is_err());
@@ -105,6 +137,7 @@ fn more_seeds() {
         Ok("unheard") => unheard,
         Ok("checkpoints") => checkpoints,
         Ok("slow") => slow,
+        Ok("second") => second,
         _ => Plan::of,
     };
     if let Some(first) = fresh::more(|seed| run(&plan(seed))) {

@@ -112,7 +112,27 @@ fn one_site_is_exact_whatever_fails() {
 #[test]
 fn fresh_seeds() {
     fresh::seeds("system")
-        .for_each(|seed| no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Second)));
+        .for_each(|seed| no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Third)));
+}
+
+/// A copy of the second site is started beside it, an older one or a younger one, while a link is cut now and then.
+fn beside(seed: u64) -> Plan {
+    let mut plan = Plan::with_sites(seed, Some(if seed.is_multiple_of(2) { 3 } else { 2 }));
+    let age_ms = [0, 0, 3_000][(seed % 3) as usize];
+    let cut = Trouble::Cut { from: 0, to: 1, both: true, noticed: true, for_ms: 1_500 };
+    plan.troubles = vec![Planned { at_ms: 1_000 + age_ms, trouble: cut }];
+    plan.active_ms = 12_000;
+    let trouble = Trouble::Beside { site: 1, age_ms, away_ms: 50 };
+    plan.run_beside(Planned { at_ms: 1_000, trouble });
+    plan
+}
+
+/// Two copies of a site that run are noticed, whatever they meet first. If nobody has heard of the copy, the end is exact.
+#[test]
+fn copies_beside_their_originals_are_noticed() {
+    let runs = (0..60).map(|seed| run(&beside(seed)).unwrap_or_else(|it| panic!("{}", it.in_full())));
+    let decided = runs.filter(|summary| !summary.is_undecided).count();
+    assert!(decided > 10, "{decided} of 60 came to an exact end");
 }
 
 #[test]
@@ -153,6 +173,8 @@ fn more_seeds() {
         Ok("copies") => handing_to_copies,
         Ok("heirs") => losing_heirs,
         Ok("second") => |seed| Plan::drawn(seed, None, Edition::Second),
+        Ok("third") => |seed| Plan::drawn(seed, None, Edition::Third),
+        Ok("beside") => beside,
         Ok("one") => |seed| Plan::with_sites(seed, Some(1)),
         _ => Plan::of,
     };

@@ -9,6 +9,7 @@ use std::{
 use quipu_storage::{
     Batch, Flush, Log, Outcome, ShardId, StorageError,
     embedded::{Embedded, Findings, LogConfig, Remedy},
+    testing::Seeded,
 };
 
 const SHARDS: u16 = 3;
@@ -205,4 +206,89 @@ fn a_folder_that_is_whole_is_not_changed_by_a_repair() {
     let before = contents(folder.path());
     assert_eq!(Embedded::repair(folder.path()).unwrap().remedy, Remedy::Whole);
     assert!(contents(folder.path()) == before);
+}
+
+/// Damages one file of a folder in one way. Returns what was done.
+fn damage(folder: &Path, random: &mut Seeded) -> String {
+    let mut paths: Vec<PathBuf> = logs(folder);
+    paths.push(folder.join("FORMAT"));
+    let path = &paths[random.below(paths.len())];
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    let mut bytes = fs::read(path).unwrap();
+    let (at, bit) = (random.below(bytes.len()), random.below(8));
+    let to = at + 1 + random.below(bytes.len() - at);
+    let what = match random.below(6) {
+        0 => {
+            fs::remove_file(path).unwrap();
+            return format!("{name} is removed");
+        }
+        1 => {
+            bytes.truncate(at);
+            format!("{name} ends at {at}")
+        }
+        2 => {
+            bytes[at] ^= 1 << bit;
+            format!("{name}: bit {bit} of byte {at} is another")
+        }
+        3 => {
+            bytes[at..to].fill(0);
+            format!("{name}: bytes {at} to {to} are zero")
+        }
+        4 => {
+            bytes.drain(at..to);
+            format!("{name}: bytes {at} to {to} are left out")
+        }
+        _ => {
+            let other = &paths[random.below(paths.len())];
+            bytes = fs::read(other).unwrap();
+            format!("{name} is a copy of {}", other.display())
+        }
+    };
+    fs::write(path, bytes).unwrap();
+    what
+}
+
+/// What the logs of a folder hold, if it opens and all of it can be read.
+fn held(folder: &Path) -> Result<Vec<usize>, StorageError> {
+    let embedded = Embedded::open(folder, small())?;
+    let shards = (0..SHARDS).flat_map(|at| [ShardId(at), ShardId(10 + at)]);
+    let records = |shard| {
+        let mut log = embedded.log(0);
+        let taken = log.take(shard)?;
+        let records = log.read(shard, taken.checkpoint)?;
+        assert!(records.iter().all(|record| record.bytes == vec![7; 500]), "a record that nobody wrote");
+        Ok(records.len())
+    };
+    shards.map(records).collect()
+}
+
+/// Another block of seeds each time, printed. However a folder that was closed in order is damaged, it does not start with
+/// less than it had: it is refused and not written to, or the damage is to bytes that hold nothing.
+#[test]
+fn a_damaged_folder_never_starts_with_less() {
+    let from: u64 = match std::env::var("QUIPU_FRESH") {
+        Ok(seed) => seed.parse().expect("QUIPU_FRESH is the first seed"),
+        Err(_) => {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.expect("after 1970").as_secs() * 1_000
+        }
+    };
+    println!(
+        "the same again: QUIPU_FRESH={from} cargo test -p quipu-storage --test missing a_damaged_folder"
+    );
+    let mut refused = 0;
+    for seed in from..from + 60 {
+        let folder = filled();
+        let mut random = Seeded::new(seed);
+        let what = damage(folder.path(), &mut random);
+        let before = contents(folder.path());
+        match held(folder.path()) {
+            Ok(held) => assert_eq!(held, [4; 2 * SHARDS as usize], "seed {seed}: {what}"),
+            Err(_) => {
+                refused += 1;
+                assert!(contents(folder.path()) == before, "seed {seed}: {what}, and it was written to");
+            }
+        }
+    }
+    assert!(refused > 20, "{refused} of 60 were refused");
 }

@@ -94,6 +94,16 @@ pub fn withdrawn(command: &Command<'_>, after_ms: u64, is_undecided: bool) -> Re
     ))
 }
 
+/// What is said of a command that was passed on to another node, and came to no end. `doubt` is why that one may have done
+/// it, if it was asked: only what changes nothing may then be denied.
+pub fn passed_on(command: &Command<'_>, doubt: Option<&str>) -> Refusal {
+    let reads = matches!(command.action, Action::Get | Action::Inspect | Action::Outcome(_));
+    match doubt {
+        Some(why) if !reads => Refusal::InDoubt(why.to_owned()),
+        _ => Refusal::NotHere,
+    }
+}
+
 /// Without the store a write cannot be stored, and nothing be read that is not in memory.
 fn needs_the_store(running: &Running, command: &Command<'_>) -> bool {
     match command.action {

@@ -382,6 +382,11 @@ impl Message {
         bytes
     }
 
+    /// Does it tell how much of a site's stream its sender has? Over one link that is said again only when it has changed.
+    pub fn tells_of(&self, site: SiteId) -> bool {
+        self.received.iter().any(|received| received.site == site)
+    }
+
     /// Appends the bytes of the message.
     pub fn encode_into(&self, bytes: &mut Vec<u8>) {
         minicbor::encode(self, bytes).expect("writing to memory does not fail");

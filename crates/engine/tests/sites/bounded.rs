@@ -253,3 +253,28 @@ fn inherited_rights_wake_who_waits_for_them() {
     let answer = wait_for_inheritance(settings_without(Rule::HeirsWait), 3, 1_000);
     assert!(answer.as_ref().is_some_and(is_refused), "without the rule it is refused: {answer:?}");
 }
+
+/// Site 1 makes a counter and waits for site 3, which is lost and removed. Nobody asks site 1 again; site 2 counts, twice.
+fn count_in_the_way(settings: Settings) -> [Reply; 2] {
+    let mut world = World::new(3, 1, settings);
+    world.crash(2);
+    world.create(0, b"stock", 0, 10, 0);
+    world.pass(1_000);
+    let membership = without(&world, site(3), site(1));
+    world.set_membership(membership);
+    world.pass(1_000);
+    let first = world.add(1, b"stock", 5);
+    world.pass(2_000);
+    [first, world.add(1, b"stock", 5)]
+}
+
+#[test]
+fn a_creation_that_is_in_the_way_goes_on_without_who_was_removed() {
+    let is_reserved =
+        |reply: &Reply| matches!(reply, Reply::Refused(Refusal::Reserved { by }) if *by == site(1));
+    let [first, second] = count_in_the_way(Settings::default());
+    assert!(is_reserved(&first), "{first:?}");
+    assert!(matches!(second, Reply::Added(Added { value: 15, .. })), "{second:?}");
+    let wrong = count_in_the_way(settings_without(Rule::CreationsGoOn));
+    assert!(wrong.iter().all(is_reserved), "without the rule it is in the way for ever: {wrong:?}");
+}

@@ -55,6 +55,8 @@ pub struct Summary {
     pub halts: u64,
     /// Answers that nobody knows whether something was counted.
     pub in_doubt: u64,
+    /// Calls that were passed on and not answered in time.
+    pub given_up: u64,
     /// Answers that a shard is another node's by now, from one that thought it had it.
     pub fenced: u64,
     /// Reads that were answered without a commit, because their node could be trusted.
@@ -133,7 +135,7 @@ fn run_to_end(stage: &Stage) -> Result<Summary, String> {
     let world = stage.lock();
     let Counts { calls, acknowledged, taken, released, too_late, passed_on, halts, in_doubt, .. } =
         world.counts;
-    let Counts { fenced, reads_alone, stored_late, refused_late, .. } = world.counts;
+    let Counts { given_up, fenced, reads_alone, stored_late, refused_late, .. } = world.counts;
     let attempts = world.attempts.iter().filter(|attempt| attempt.client.is_some()).count() as u64;
     Ok(Summary {
         virtual_ms: world.now(),
@@ -146,6 +148,7 @@ fn run_to_end(stage: &Stage) -> Result<Summary, String> {
         too_late,
         halts,
         in_doubt,
+        given_up,
         fenced,
         reads_alone,
         stored_late,

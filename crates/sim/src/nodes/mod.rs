@@ -17,6 +17,6 @@ mod world;
 mod wrong;
 
 pub use finale::{Summary, Violation, run, run_watched};
-pub use plan::{Changes, NODES_MAX, Plan, Weather};
+pub use plan::{Changes, Edition, NODES_MAX, Plan, Weather};
 pub use trouble::{Call, Planned, Trouble};
 pub use wrong::Wrong;

@@ -12,7 +12,7 @@ use quipu_engine::host::{Overdue, Standing};
 use quipu_engine::nodes::{Holding, Keeper, LookError, Seat, SeatAdvice};
 use quipu_engine::{
     Action, Add, Command, Host, Membership, OperationId, Released, Settings, Shards, SiteId, Ticket, Window,
-    WindowMode,
+    WindowMode, withdrawn,
 };
 use quipu_storage::memory::Memory;
 use quipu_storage::{Fenced, Flush, NodeId, Record, Registry as _, ShardId, Store};
@@ -75,6 +75,8 @@ pub(super) struct Worker {
     /// The shards that are open.
     has: BTreeSet<ShardId>,
     maintained_ms: Option<u64>,
+    /// For how long anybody waits.
+    deadline_ms: Option<u64>,
 }
 
 impl Worker {
@@ -92,7 +94,7 @@ impl Worker {
         let host = Host::new(Store::new(log, table), None, settings, Flush::Now);
         let mut host = with_discipline(host, plan.wrong);
         host.set_membership(&Membership::alone(SiteId::FIRST));
-        Self { line, host, has: BTreeSet::new(), maintained_ms: None }
+        Self { line, host, has: BTreeSet::new(), maintained_ms: None, deadline_ms: plan.deadline_ms }
     }
 
     fn work(&mut self) {
@@ -130,32 +132,28 @@ impl Worker {
             if !self.has.contains(&shard) {
                 self.line.with(|world| world.pass_on(place, handed.attempt));
             } else if self.host.is_undecided(shard) {
-                // It stays in the inbox until that has come to its end.
+                // It stays in the inbox until that has come to its end, or its time is up.
+                self.withdraw(&handed);
             } else if self.line.with(|world| world.take(place, handed.attempt)).is_some() {
                 self.submit(&handed);
             }
         }
     }
 
+    /// A call whose time is up before its turn has come is withdrawn.
+    fn withdraw(&mut self, handed: &Handed) {
+        let (place, attempt) = (self.line.place, handed.attempt);
+        let Some(after_ms) = self.deadline_ms else { return };
+        let waited_ms = self.line.with(|world| world.waited_ms(place, attempt)).unwrap_or(0);
+        if waited_ms >= after_ms {
+            let refusal = with_command(handed, |command| withdrawn(&command, after_ms, true));
+            self.line.with(|world| world.withdraw(place, attempt, refusal));
+        }
+    }
+
     fn submit(&mut self, handed: &Handed) {
-        let Handed { attempt, key, call } = handed;
-        let producer = call.producer.to_be_bytes();
-        let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
-        let action = match (call.act, operation) {
-            (Act::Add { amount, beyond, .. }, operation) => {
-                Action::Add { add: Add { beyond, ..Add::of(amount) }, operation }
-            }
-            (Act::Get, _) => Action::Get,
-            (Act::Reset { to }, _) => Action::Reset { to },
-            (Act::Create { wait_ms, spread }, _) => {
-                Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
-            }
-            (Act::Move(it), _) => Action::Move(it),
-            (Act::Outcome, Some(operation)) => Action::Outcome(operation),
-            (Act::Inspect | Act::Outcome, _) => Action::Inspect,
-        };
-        let command = Command { key: &key.name, action };
-        self.host.submit(key.shard, Ticket(*attempt as u64), command, self.line.moment());
+        let (ticket, moment) = (Ticket(handed.attempt as u64), self.line.moment());
+        with_command(handed, |command| self.host.submit(handed.key.shard, ticket, command, moment));
     }
 
     fn commit(&mut self) {
@@ -174,7 +172,10 @@ impl Worker {
     /// Whoever has waited long enough for a commit hears that nobody knows what became of it.
     fn lose_patience(&mut self) {
         let mut released = Released::default();
-        let overdue = Overdue { after_ms: PATIENCE_MS, early: &BTreeSet::new() };
+        let place = self.line.place;
+        let early = self.deadline_ms.and_then(|ms| self.line.with(|world| world.waited_for(place, ms)));
+        let after_ms = self.deadline_ms.unwrap_or(PATIENCE_MS);
+        let overdue = Overdue { after_ms, early: &early.unwrap_or_default() };
         self.host.lose_patience(overdue, self.line.moment(), &mut released);
         self.leave(released);
     }
@@ -227,6 +228,27 @@ impl Worker {
             self.leave(Released::default());
         }
     }
+}
+
+/// A call as a command of the engine.
+pub(super) fn with_command<R>(handed: &Handed, does: impl FnOnce(Command<'_>) -> R) -> R {
+    let Handed { key, call, .. } = handed;
+    let producer = call.producer.to_be_bytes();
+    let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
+    let action = match (call.act, operation) {
+        (Act::Add { amount, beyond, .. }, operation) => {
+            Action::Add { add: Add { beyond, ..Add::of(amount) }, operation }
+        }
+        (Act::Get, _) => Action::Get,
+        (Act::Reset { to }, _) => Action::Reset { to },
+        (Act::Create { wait_ms, spread }, _) => {
+            Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
+        }
+        (Act::Move(it), _) => Action::Move(it),
+        (Act::Outcome, Some(operation)) => Action::Outcome(operation),
+        (Act::Inspect | Act::Outcome, _) => Action::Inspect,
+    };
+    does(Command { key: &key.name, action })
 }
 
 /// Writes that the node is there, and looks what it should have.

@@ -13,6 +13,37 @@ use std::fmt;
 /// The most nodes, with those that come later.
 pub const NODES_MAX: usize = 6;
 
+/// Which draws make a plan of a seed. A seed that has failed keeps its meaning when something new is drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Edition {
+    /// The first draws.
+    #[default]
+    First,
+    /// And for how long anybody waits.
+    Second,
+}
+
+impl fmt::Display for Edition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::First => "1",
+            Self::Second => "2",
+        })
+    }
+}
+
+impl std::str::FromStr for Edition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "1" => Ok(Self::First),
+            "2" => Ok(Self::Second),
+            _ => Err(format!("{text} is none of 1, 2")),
+        }
+    }
+}
+
 /// How the store treats all of its nodes, all of the time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weather {
@@ -57,6 +88,9 @@ pub struct Plan {
     pub together: bool,
     /// Troubles follow each other about so fast.
     pub pace_ms: Millis,
+    /// For so long anybody waits for the store, or for another node (`--storage-deadline`); `None`: for the store only, and not
+    /// for its turn.
+    pub deadline_ms: Option<Millis>,
     /// How the store treats its nodes.
     pub weather: Weather,
     /// How likely a command that one node passes on to another is lost, or its answer.
@@ -72,9 +106,20 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of a seed.
+    /// The plan of a seed, in the first edition.
     pub fn of(seed: u64) -> Self {
         Self::with_nodes(seed, None)
+    }
+
+    /// The plan that an edition makes of a seed, with this number of nodes at the start, or its own.
+    pub fn drawn(seed: u64, given: Option<usize>, edition: Edition) -> Self {
+        let mut plan = Self::with_nodes(seed, given);
+        if edition >= Edition::Second {
+            let random = &mut Random::stream(seed, "nodes: second edition");
+            plan.deadline_ms = Some(choose(random, &[300, 1_500, 5_000]));
+        }
+        plan.changes.edition = edition;
+        plan
     }
 
     /// The plan of a seed, with this number of nodes at the start, or its own.
@@ -97,6 +142,7 @@ impl Plan {
             memory_bytes: choose(random, &[1, 2_000, 16 << 20]),
             together: Random::stream(seed, "nodes: together").chance(0.25),
             pace_ms: choose(random, &[500, 1_500, 4_000]),
+            deadline_ms: None,
             weather: Weather {
                 unanswered: some(random, 0.5, &[0.005, 0.03, 0.15]),
                 late_ms_max: choose(random, &[100, 2_000, 15_000]),
@@ -183,6 +229,8 @@ impl Plan {
 /// Changes to the plan of a seed. A seed and its changes are a command.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Changes {
+    /// Which draws make the plan.
+    pub edition: Edition,
     /// Another number of nodes at the start.
     pub nodes: Option<usize>,
     /// Another number of clients.
@@ -203,7 +251,7 @@ impl Changes {
         if let Some(nodes) = &self.nodes {
             within("--nodes", nodes, &(1..=NODES_MAX))?;
         }
-        let mut plan = Plan::with_nodes(seed, self.nodes);
+        let mut plan = Plan::drawn(seed, self.nodes, self.edition);
         plan.clients = self.clients.unwrap_or(plan.clients);
         plan.active_ms = self.active_ms.unwrap_or(plan.active_ms);
         plan.work.keys = self.keys.unwrap_or(plan.work.keys);
@@ -228,7 +276,10 @@ impl Changes {
 impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nodes, clients, active_ms, keys, troubles, fair } = self;
+        let Self { edition, nodes, clients, active_ms, keys, troubles, fair } = self;
+        if *edition != Edition::Second {
+            write!(f, " --edition {edition}")?;
+        }
         nodes.iter().try_for_each(|nodes| write!(f, " --nodes {nodes}"))?;
         clients.iter().try_for_each(|clients| write!(f, " --clients {clients}"))?;
         active_ms.iter().try_for_each(|active_ms| write!(f, " --active-ms {active_ms}"))?;
@@ -262,7 +313,7 @@ impl fmt::Display for Plan {
             "store: a commit takes up to {} ms and as long back, {:?}",
             self.commit_ms, self.weather
         )?;
-        writeln!(f, "between nodes: {} is lost", self.loss)?;
+        writeln!(f, "between nodes: {} is lost; anybody waits for {:?} ms", self.loss, self.deadline_ms)?;
         writeln!(f, "clients: {:?}", self.work)?;
         for (number, Planned { at_ms, trouble }) in self.troubles.iter().enumerate() {
             writeln!(f, "trouble {number} at {at_ms} ms: {trouble:?}")?;

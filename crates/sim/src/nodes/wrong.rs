@@ -12,4 +12,6 @@ pub struct Wrong {
     pub keeper: Option<nodes::Flaw>,
     /// What the store does that they share, or how they use it.
     pub store: Option<memory::Flaw>,
+    /// A node whose time is up says of what it has passed on that nothing was done.
+    pub denies_passed_on: bool,
 }

@@ -180,8 +180,8 @@ impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { edition, sites, clients, active_ms, keys, edges, troubles, without } = self;
-        if *edition == Edition::First {
-            f.write_str(" --edition 1")?;
+        if *edition != Edition::Third {
+            write!(f, " --edition {edition}")?;
         }
         sites.iter().try_for_each(|sites| write!(f, " --sites {sites}"))?;
         clients.iter().try_for_each(|clients| write!(f, " --clients {clients}"))?;

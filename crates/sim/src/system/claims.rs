@@ -24,6 +24,8 @@ pub(super) struct Claim {
     /// Whose change it is.
     pub(super) origin: SiteId,
     pub(super) shard: ShardId,
+    /// Of a stream that has two branches: whose.
+    branch: usize,
     /// Its numbers in that one's stream come after this one,
     after: u64,
     /// and go up to this one.
@@ -59,7 +61,7 @@ pub(super) struct Claims {
 
 impl Claim {
     /// What an answer claims that was given at a site for a call; its numbers lie after `after`, up to `upto`. `got_to` tells
-    /// how far the site has got with other streams.
+    /// how far the site has got with a stream, and with which branch of it.
     pub(super) fn of(
         attempt: usize,
         call: &Call,
@@ -67,18 +69,19 @@ impl Claim {
         own: SiteId,
         shard: ShardId,
         (after, upto): (u64, u64),
-        got_to: impl Fn(SiteId) -> u64,
+        got_to: impl Fn(SiteId) -> (u64, usize),
     ) -> Option<Self> {
         let operation = call.id.as_ref().map(|id| id.number);
         let claim = |acked, origin, (after, upto)| {
-            Some(Self { attempt, acked, operation, origin, shard, after, upto, stands: true })
+            let (_, branch) = got_to(origin);
+            Some(Self { attempt, acked, operation, origin, shard, branch, after, upto, stands: true })
         };
         match (reply, call.act) {
             // An attempt that counted nothing is no outcome: it says nothing of whoever else has counted the operation.
             (Reply::Added(added), Act::Add { amount, .. }) if added.applied == 0 && amount != 0 => None,
             (Reply::Added(added), _) if added.repeated => {
                 // Somebody has counted it before; when is not known.
-                claim(Acked::Added { applied: added.applied }, added.site, (0, got_to(added.site)))
+                claim(Acked::Added { applied: added.applied }, added.site, (0, got_to(added.site).0))
             }
             (Reply::Added(added), _) => claim(Acked::Added { applied: added.applied }, own, (after, upto)),
             (Reply::Reset { .. }, Act::Reset { .. }) => claim(Acked::Reset, own, (after, upto)),
@@ -101,7 +104,10 @@ impl Claims {
     pub(super) fn add(&mut self, claim: Claim) {
         if let Some(operation) = claim.operation {
             let of_operation = self.by_operation.entry(operation).or_default();
-            let is_known = |at: &usize| self.all[*at].stands && self.all[*at].origin == claim.origin;
+            let is_known = |at: &usize| {
+                let it = &self.all[*at];
+                it.stands && (it.origin, it.branch) == (claim.origin, claim.branch)
+            };
             if of_operation.iter().any(is_known) {
                 // The first tells best where it stands.
                 return;
@@ -111,27 +117,33 @@ impl Claims {
         self.all.push(claim);
     }
 
+    /// A site's stream has one branch again.
+    pub(super) fn rename_branches(&mut self, of: SiteId) {
+        let theirs = self.all.iter_mut().filter(|claim| claim.origin == of);
+        theirs.for_each(|claim| claim.branch = usize::from(of.number) - 1);
+    }
+
     /// Those of these sites that may not be known any more: after what `known` tells.
     pub(super) fn unsure(
         &self,
         of: &BTreeSet<SiteId>,
-        known: impl Fn(SiteId, ShardId) -> u64,
+        known: impl Fn(SiteId, ShardId, usize) -> u64,
     ) -> Vec<(usize, SiteId, Acked)> {
-        let known: BTreeMap<(SiteId, ShardId), u64> = self
+        let known: BTreeMap<(SiteId, ShardId, usize), u64> = self
             .places(of)
             .into_iter()
-            .map(|(origin, shard)| ((origin, shard), known(origin, shard)))
+            .map(|place @ (origin, shard, branch)| (place, known(origin, shard, branch)))
             .collect();
         let is_unsure = |claim: &&Claim| {
-            let known = known.get(&(claim.origin, claim.shard));
+            let known = known.get(&(claim.origin, claim.shard, claim.branch));
             claim.stands && known.is_some_and(|known| claim.upto > *known)
         };
         self.all.iter().filter(is_unsure).map(|claim| (claim.attempt, claim.origin, claim.acked)).collect()
     }
 
-    fn places(&self, of: &BTreeSet<SiteId>) -> BTreeSet<(SiteId, ShardId)> {
+    fn places(&self, of: &BTreeSet<SiteId>) -> BTreeSet<(SiteId, ShardId, usize)> {
         let all = self.all.iter().filter(|claim| of.contains(&claim.origin));
-        all.map(|claim| (claim.origin, claim.shard)).collect()
+        all.map(|claim| (claim.origin, claim.shard, claim.branch)).collect()
     }
 
     /// Nobody knows more of these sites than `known` tells; `dead` are those of all sites that will not come back.
@@ -139,16 +151,16 @@ impl Claims {
         &mut self,
         of: &BTreeSet<SiteId>,
         dead: &BTreeSet<SiteId>,
-        known: impl Fn(SiteId, ShardId) -> u64,
+        known: impl Fn(SiteId, ShardId, usize) -> u64,
     ) -> Vec<Forgotten> {
-        let known: BTreeMap<(SiteId, ShardId), u64> = self
+        let known: BTreeMap<(SiteId, ShardId, usize), u64> = self
             .places(of)
             .into_iter()
-            .map(|(origin, shard)| ((origin, shard), known(origin, shard)))
+            .map(|place @ (origin, shard, branch)| (place, known(origin, shard, branch)))
             .collect();
         let mut gone = Vec::new();
         for (at, claim) in self.all.iter_mut().enumerate().filter(|(_, claim)| claim.stands) {
-            let Some(known) = known.get(&(claim.origin, claim.shard)) else { continue };
+            let Some(known) = known.get(&(claim.origin, claim.shard, claim.branch)) else { continue };
             if let Some(fate) = claim.fate(*known) {
                 claim.stands = false;
                 gone.push((at, fate));

@@ -47,6 +47,8 @@ pub struct Summary {
     pub exchanges: u64,
     /// How long it took until all sites agreed.
     pub settled_after_ms: Millis,
+    /// Two copies of a site were heard, and nobody can say what is right: the ends were not compared.
+    pub is_undecided: bool,
 }
 
 /// A condition that did not hold.
@@ -90,17 +92,21 @@ fn run_to_end(world: &mut World, summary: &mut Summary) -> Result<(), String> {
     world.start()?;
     let active_ms = world.plan.active_ms;
     let mut at = 0;
-    while at < active_ms {
+    while at < active_ms && !world.is_undecided {
         at = active_ms.min(at + LOOK_MS);
         world.run_until(at)?;
         look(world)?;
     }
     world.close();
     world.heal()?;
-    close(world)?;
-    disperse(world)?;
-    summary.settled_after_ms = settle(world)?;
-    floor::check(world)?;
+    world.part_copies()?;
+    if !world.is_undecided {
+        close(world)?;
+        disperse(world)?;
+        summary.settled_after_ms = settle(world)?;
+        floor::check(world)?;
+    }
+    summary.is_undecided = world.is_undecided;
     summary.virtual_ms = world.now();
     summary.attempts = world.attempts.iter().filter(|attempt| attempt.client.is_some()).count() as u64;
     summary.calls = world.client_calls;

@@ -7,6 +7,8 @@ use super::plan::Topology;
 pub(super) struct Links {
     topology: Topology,
     sites: usize,
+    /// A copy that runs beside a site: its place, and that of the site.
+    beside: Option<(usize, usize)>,
     /// How many troubles cut this direction now.
     cuts: Vec<u32>,
     /// How many of them are noticed by both ends.
@@ -16,37 +18,44 @@ pub(super) struct Links {
 }
 
 impl Links {
-    pub(super) fn new(topology: Topology, sites: usize) -> Self {
+    /// Between so many places. `beside` is the place of a copy that runs beside a site, and that of the site.
+    pub(super) fn new(topology: Topology, sites: usize, beside: Option<(usize, usize)>) -> Self {
         Self {
             topology,
             sites,
+            beside,
             cuts: vec![0; sites * sites],
             noticed: vec![0; sites * sites],
             connected: vec![false; sites * sites],
         }
     }
 
+    /// Is there a link between these two places when nothing is cut?
+    fn links(&self, a: usize, b: usize) -> bool {
+        let site = |at: usize| self.beside.filter(|(copy, _)| *copy == at).map_or(at, |(_, site)| site);
+        self.topology.links(site(a), site(b))
+    }
+
     /// All directions of all links that there are when nothing is cut.
     pub(super) fn all(&self) -> impl Iterator<Item = (usize, usize)> + use<> {
-        let (topology, sites) = (self.topology, self.sites);
-        (0..sites * sites).map(move |at| (at / sites, at % sites)).filter(move |&(a, b)| topology.links(a, b))
+        let sites = self.sites;
+        let all = (0..sites * sites).map(|at| (at / sites, at % sites));
+        all.filter(|&(a, b)| self.links(a, b)).collect::<Vec<_>>().into_iter()
     }
 
     /// Does a message get through?
     pub(super) fn carries(&self, from: usize, to: usize) -> bool {
-        self.topology.links(from, to) && self.cuts[from * self.sites + to] == 0
+        self.links(from, to) && self.cuts[from * self.sites + to] == 0
     }
 
     /// Is there a link that nobody has noticed to be cut?
     pub(super) fn seems_up(&self, a: usize, b: usize) -> bool {
-        self.topology.links(a, b)
-            && self.noticed[a * self.sites + b] == 0
-            && self.noticed[b * self.sites + a] == 0
+        self.links(a, b) && self.noticed[a * self.sites + b] == 0 && self.noticed[b * self.sites + a] == 0
     }
 
     /// Are the two connected?
     pub(super) fn is_connected(&self, a: usize, b: usize) -> bool {
-        self.connected[a * self.sites + b]
+        self.connected[a.min(b) * self.sites + a.max(b)]
     }
 
     /// Connects or disconnects the two. Returns whether that is new.

@@ -29,6 +29,8 @@ pub enum Edition {
     First,
     /// And those that came later.
     Second,
+    /// Copies of sites that run beside their originals, and calls that are refused.
+    Third,
 }
 
 impl std::fmt::Display for Edition {
@@ -36,6 +38,7 @@ impl std::fmt::Display for Edition {
         f.write_str(match self {
             Self::First => "1",
             Self::Second => "2",
+            Self::Third => "3",
         })
     }
 }
@@ -47,7 +50,8 @@ impl std::str::FromStr for Edition {
         match text {
             "1" => Ok(Self::First),
             "2" => Ok(Self::Second),
-            _ => Err(format!("{text} is none of 1, 2")),
+            "3" => Ok(Self::Third),
+            _ => Err(format!("{text} is none of 1, 2, 3")),
         }
     }
 }
@@ -256,6 +260,9 @@ impl Plan {
             plan.draw_second();
             plan.work.moves = some(&mut Random::stream(seed, "system: rights"), 0.5, &[0.02, 0.1, 0.3]);
         }
+        if edition >= Edition::Third {
+            plan.draw_third();
+        }
         plan
     }
 
@@ -273,6 +280,27 @@ impl Plan {
             .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
     }
 
+    /// What came with the third edition.
+    fn draw_third(&mut self) {
+        let random = &mut Random::stream(self.seed, "system: third edition");
+        if let Some(beside) = Trouble::draw_beside(random, self) {
+            self.run_beside(beside);
+            self.set_clocks_for_newcomers();
+        }
+    }
+
+    /// A copy of a site runs beside its original. Until they are noticed both spend the rights of the site, so that bounds do
+    /// not hold; a reset at one of them is none at the other; and what edges hand over is told apart by neither. These are
+    /// left out.
+    pub fn run_beside(&mut self, beside: Planned) {
+        let Mix { plain, ids, .. } = self.work.mix;
+        self.work.mix = Mix { plain, ids: if plain == 0 { ids.max(1) } else { ids }, bounded: 0, resets: 0 };
+        self.fleet = Fleet::NONE;
+        self.troubles.retain(|planned| !matches!(planned.trouble, Trouble::Befalls { .. }));
+        self.troubles.push(beside);
+        self.troubles.sort_by_key(|planned| planned.at_ms);
+    }
+
     /// A newcomer cannot know which operations were forgotten before it came, only that they are too old: by its clock.
     fn set_clocks_for_newcomers(&mut self) {
         if self.work.stale > 0.0 && self.troubles.iter().any(|planned| planned.trouble.is_newcomer()) {
@@ -285,6 +313,19 @@ impl Plan {
     pub(super) fn slots(&self) -> usize {
         let last = self.troubles.iter().filter_map(|planned| planned.trouble.site()).max();
         self.sites.max(last.map_or(0, |last| last + 1))
+    }
+
+    /// How many places there are at which a process can run: one more than sites if a copy runs beside its original.
+    pub(super) fn places(&self) -> usize {
+        self.slots() + usize::from(self.beside().is_some())
+    }
+
+    /// The site beside which a copy runs. There is one at most.
+    pub(super) fn beside(&self) -> Option<usize> {
+        self.troubles.iter().find_map(|planned| match planned.trouble {
+            Trouble::Beside { site, .. } => Some(site),
+            _ => None,
+        })
     }
 
     /// May a site come back without something that it has acknowledged, or not at all?

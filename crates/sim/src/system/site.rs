@@ -29,8 +29,17 @@ pub(super) enum Standing {
     Leaving,
     /// Its disk is lost; a copy will go on in its place.
     Away,
+    /// A copy that runs beside its original.
+    Beside,
     /// It has left, or is lost.
     Gone,
+}
+
+/// One process of a site: a number that grows with each start and is stored, and one that no other process has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Run {
+    pub(super) number: u32,
+    pub(super) nonce: Option<u64>,
 }
 
 /// A copy of a site's disk.
@@ -54,6 +63,8 @@ pub(super) struct Site {
     pub(super) skew_ms: i64,
     /// How many processes there were.
     pub(super) run: u32,
+    /// What tells its runs from those of a site beside which it was started.
+    of_copies: u64,
     pub(super) standing: Standing,
     /// The copy of its disk that will go on in its place.
     pub(super) copy: Option<Copy>,
@@ -111,6 +122,7 @@ impl Site {
             started_ms: 0,
             skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
             run: 0,
+            of_copies: 0,
             standing: if is_first { Standing::Member } else { Standing::Outside },
             copy: None,
             interval_ms: plan.intervals_ms.get(index).copied().unwrap_or(0),
@@ -145,7 +157,7 @@ impl Site {
 
     /// May it have a process?
     pub(super) fn is_there(&self) -> bool {
-        !matches!(self.standing, Standing::Outside | Standing::Away | Standing::Gone)
+        !matches!(self.standing, Standing::Outside | Standing::Away | Standing::Beside | Standing::Gone)
     }
 
     /// Does it acknowledge before it flushes?
@@ -164,7 +176,7 @@ impl Site {
         self.started_ms = now;
         self.maintained_ms = now;
         self.run += 1;
-        self.settings.run = Some(u64::from(self.id.number) << 32 | u64::from(self.run));
+        self.settings.run = Some(self.of_copies | u64::from(self.id.number) << 32 | u64::from(self.run));
         self.dying = None;
         self.works_at = None;
         let store = Store::new(self.memory.log(), self.memory.table());
@@ -194,6 +206,17 @@ impl Site {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn run_of_process(&self) -> Run {
+        Run { number: self.run, nonce: self.settings.run }
+    }
+
+    /// How far others have heard of what it has written itself in a shard.
+    pub(super) fn heard_to(&self, shard: usize) -> u64 {
+        let shard = ShardId(u16::try_from(shard).expect("few shards"));
+        let host = self.host.as_ref();
+        host.and_then(|host| host.heard_position(shard)).unwrap_or(u64::MAX)
     }
 
     /// How far it has told others that it had got with a site's stream.
@@ -229,6 +252,35 @@ impl Site {
     /// A copy of its disk is made.
     pub(super) fn make_copy(&mut self) {
         self.copy = Some(Copy { memory: self.memory.copy(), membership: self.membership.clone() });
+    }
+
+    /// The copy of its disk, as a site that runs beside it.
+    pub(super) fn started_copy(&mut self) -> Option<Self> {
+        let Copy { memory, membership } = self.copy.take()?;
+        Some(Self {
+            id: self.id,
+            memory,
+            host: None,
+            settings: self.settings,
+            shards: self.shards,
+            membership,
+            wrong: self.wrong,
+            started_ms: 0,
+            skew_ms: self.skew_ms,
+            // As it is written there.
+            run: self.run,
+            of_copies: self.of_copies + (1 << 60),
+            standing: Standing::Beside,
+            copy: None,
+            interval_ms: self.interval_ms,
+            flushed_ms: 0,
+            works_at: None,
+            maintained_ms: 0,
+            dying: None,
+            open: Vec::new(),
+            restless: 0,
+            told: BTreeMap::new(),
+        })
     }
 
     /// The copy of its disk takes the place of the disk. With the rule it is the next incarnation, which nobody knows yet.

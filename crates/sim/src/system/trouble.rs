@@ -107,6 +107,16 @@ pub enum Trouble {
         /// and is away for so long.
         away_ms: Millis,
     },
+    /// A copy of a site's disk is made, and later started beside the site, which runs on. Clients and other sites reach one
+    /// of the two. The one that notices it counts no more: it is thrown away, or goes on as another incarnation.
+    Beside {
+        /// The site.
+        site: usize,
+        /// The copy is started so long after it was made.
+        age_ms: Millis,
+        /// If the copy goes on as another incarnation, it is away for so long.
+        away_ms: Millis,
+    },
     /// A site's wall clock jumps.
     Clock {
         /// The site.
@@ -179,6 +189,7 @@ impl Trouble {
             | Self::Join { site }
             | Self::Lose { site, .. }
             | Self::Restore { site, .. }
+            | Self::Beside { site, .. }
             | Self::Clock { site, .. } => Some(site),
             Self::Cut { from: one, to: other, .. } | Self::LoseTwo { site: one, other, .. } => {
                 Some(one.max(other))
@@ -189,12 +200,12 @@ impl Trouble {
 
     /// Does a site go on without something that it has acknowledged, or not at all?
     pub(super) fn forgets(self) -> bool {
-        matches!(self, Self::Lose { .. } | Self::LoseTwo { .. } | Self::Restore { .. })
+        matches!(self, Self::Lose { .. } | Self::LoseTwo { .. } | Self::Restore { .. } | Self::Beside { .. })
     }
 
     /// Does a site begin to count that has not heard of all operations?
     pub(super) fn is_newcomer(self) -> bool {
-        matches!(self, Self::Join { .. } | Self::Restore { .. })
+        matches!(self, Self::Join { .. } | Self::Restore { .. } | Self::Beside { .. })
     }
 
     /// The troubles of a seed.
@@ -245,6 +256,17 @@ impl Trouble {
             planned.push(Planned { at_ms: at_ms - ahead_ms, trouble: cut });
         }
         planned
+    }
+
+    /// A copy of a site that runs beside its original, in some seeds.
+    pub(super) fn draw_beside(random: &mut Random, plan: &Plan) -> Option<Planned> {
+        if plan.sites < 2 || !random.chance(0.3) {
+            return None;
+        }
+        let site = random.below(plan.sites);
+        let at_ms = 500 + random.bits() % (plan.active_ms / 2);
+        let (age_ms, away_ms) = (*random.pick(&[0, 200, 1_000, 3_000]), *random.pick(&[0, 50, 1_000]));
+        Some(Planned { at_ms, trouble: Self::Beside { site, age_ms, away_ms } })
     }
 
     /// A trouble for one of so many sites.

@@ -5,7 +5,7 @@ use super::output::print;
 use super::seeds::{Done, Numbers, Seeds, ended, failed, troubles, watching};
 use crate::failure::Failure;
 use quipu_sim::core::Millis;
-use quipu_sim::nodes::{Changes, Plan, Summary, run_watched};
+use quipu_sim::nodes::{Changes, Edition, Plan, Summary, run_watched};
 use serde_json::json;
 use std::time::Instant;
 
@@ -15,9 +15,10 @@ use std::time::Instant;
 /// Each seed is a plan of its own: how many nodes and clients, how fast their clocks go, what they count; which nodes are
 /// paused, at once or in the middle of something that they ask of the store, for far less or far longer than it takes to be
 /// believed dead; which die, are cut off from the store, drain, leave and join; and how many commits, checkpoints and signs
-/// of life are slow, late or not answered, done or not. Clients ask any node, which passes on what is another one's.
+/// of life are slow, late or not answered, done or not. Clients ask any node, which passes on what is another one's;
+/// nobody waits for an answer longer than the seed's deadline.
 /// Checked at every answer: reads that miss what was acknowledged before, at whatever node; bounds; operations that are
-/// counted twice, or denied. In the end everything heals: each shard is at one node, all know at which, shares are even, and
+/// counted twice, or denied; and calls that were passed on, of which it is said that nothing was done, and that are counted. In the end everything heals: each shard is at one node, all know at which, shares are even, and
 /// counters say exactly what was acknowledged.
 ///
 /// A violation prints the seed, its plan, the last happenings and the command that replays it, and exits with 1.
@@ -32,6 +33,9 @@ use std::time::Instant;
 pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
+    /// Which draws make the plan of a seed: 1, as seeds were before; 2, with a deadline for every answer
+    #[arg(long, value_name = "N", default_value = "2")]
+    edition: Edition,
     /// Nodes at the start, instead of as many as the seed says
     #[arg(long, value_name = "N")]
     nodes: Option<usize>,
@@ -68,6 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return speed(args);
     }
     let changes = Changes {
+        edition: args.edition,
         nodes: args.nodes,
         clients: args.clients,
         active_ms: args.active_ms,

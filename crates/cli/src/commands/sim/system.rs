@@ -16,7 +16,8 @@ use std::time::Instant;
 ///
 /// Each seed is a plan of its own: how many sites and clients, what they count, how messages are delayed, lost, repeated
 /// and reordered, which links are cut, which sites die, whose disks fail and whose clocks jump; which sites join while the
-/// others run, leave, are lost with their disks, are put back from an older copy, and which acknowledge before they flush.
+/// others run, leave, are lost with their disks, are put back from an older copy, have a copy running
+/// beside them, and which acknowledge before they flush.
 /// In most seeds there are edges and relays, too, which count, hand over, go to other servers in between, crash, lose their
 /// disks, vanish and retire.
 /// Checked at every answer: bounds, reads that go backwards, answers that contradict each other. In the end everything
@@ -35,8 +36,9 @@ use std::time::Instant;
 pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
-    /// Which draws make the plan of a seed: 1, as seeds were before; 2, with the kinds of work and trouble that came later
-    #[arg(long, value_name = "N", default_value = "2")]
+    /// Which draws make the plan of a seed: 1, as seeds were at first; 2 and 3, with the kinds of work and trouble that came
+    /// later (3: copies of a site that run beside it)
+    #[arg(long, value_name = "N", default_value = "3")]
     edition: Edition,
     /// Sites, instead of as many as the seed says
     #[arg(long, value_name = "N")]

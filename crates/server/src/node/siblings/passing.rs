@@ -14,6 +14,7 @@ use quipu_engine::{
         Name, Visit,
         exchange::{self, Exchanged, Taken},
     },
+    passed_on,
 };
 use quipu_storage::{NodeId, ShardId};
 use tokio::time::{Instant, sleep, sleep_until};
@@ -74,11 +75,7 @@ struct Passing {
 impl Passing {
     /// What is said of it if it comes to no end.
     fn refused(&self) -> (Ticket, Reply) {
-        let reads = matches!(self.command.get().action, Action::Get | Action::Inspect | Action::Outcome(_));
-        let refusal = match &self.doubt {
-            Some(why) if !reads => Refusal::InDoubt(why.clone()),
-            _ => Refusal::NotHere,
-        };
+        let refusal = passed_on(&self.command.get(), self.doubt.as_deref());
         (self.ticket, Reply::Refused(refusal))
     }
 }

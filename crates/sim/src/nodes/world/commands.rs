@@ -1,13 +1,13 @@
 //! What nodes do with calls: take them, pass them on, answer.
 
 use super::{Event, Verdict, World, address};
-use crate::nodes::node::Handed;
-use crate::system::calls::{Attempt, Stage};
+use crate::nodes::node::{Handed, with_command};
+use crate::system::calls::{Act, Attempt, Stage};
 use crate::system::check::{Check as _, Final, Seen};
 use crate::system::history::{Note, Said};
 use quipu_engine::nodes::Trust;
-use quipu_engine::{Refusal, Reply, SiteId};
-use std::collections::BTreeMap;
+use quipu_engine::{Refusal, Reply, SiteId, Ticket, passed_on};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl World {
     /// A call reaches a node, or the place where one should be.
@@ -17,7 +17,23 @@ impl World {
             return self.tell(attempt, Verdict::NotDone);
         }
         self.places[at].inbox.push_back(attempt);
+        let clock_ms = self.clock_ms(at);
+        self.arrived_ms.insert(attempt, clock_ms);
         self.schedule(at, 1);
+    }
+
+    /// For how long a call has waited at its node, by the clock of that node.
+    pub(in crate::nodes) fn waited_ms(&self, at: usize, attempt: usize) -> u64 {
+        let clock_ms = self.clock_ms(at);
+        clock_ms - self.arrived_ms.get(&attempt).copied().unwrap_or(clock_ms).min(clock_ms)
+    }
+
+    /// The calls that a node has taken, and that have waited for so long in all.
+    pub(in crate::nodes) fn waited_for(&self, at: usize, ms: u64) -> BTreeSet<Ticket> {
+        let open = self.places[at].open.iter();
+        open.filter(|attempt| self.waited_ms(at, **attempt) >= ms)
+            .map(|attempt| Ticket(*attempt as u64))
+            .collect()
     }
 
     /// What has reached a node.
@@ -46,6 +62,11 @@ impl World {
                 self.counts.passed_on += 1;
                 self.via.insert(attempt, (at, self.places[at].run));
                 self.attempts[attempt].site = to;
+                if let Some(deadline_ms) = self.plan.deadline_ms {
+                    let left_ms = deadline_ms.saturating_sub(self.waited_ms(at, attempt));
+                    let wait = (left_ms * 1_000).div_ceil(self.plan.rates[at]);
+                    self.queue.push(wait, Event::Overdue { attempt });
+                }
                 let event = Event::PassedOn { attempt, to };
                 self.between.send(&mut self.queue, address(at), address(to), event);
             }
@@ -56,6 +77,54 @@ impl World {
                 }
                 self.tell(attempt, Verdict::NotDone);
             }
+        }
+    }
+
+    /// A call that waits for its turn is withdrawn: nobody waits for it any longer.
+    pub(in crate::nodes) fn withdraw(&mut self, at: usize, attempt: usize, refusal: Refusal) {
+        self.picked_up(at, attempt);
+        self.attempts[attempt].site = at;
+        self.released(attempt, &Reply::Refused(refusal));
+    }
+
+    /// The time of a call is up that a node has passed on.
+    pub(super) fn overdue(&mut self, attempt: usize) {
+        let Some((via, run)) = self.via.get(&attempt).copied() else { return };
+        if !self.is_alive(via, run) || self.passed_back.contains(&attempt) {
+            return;
+        }
+        if let Some(until) = self.paused_until(via) {
+            return self.queue.push(until - self.now(), Event::Overdue { attempt });
+        }
+        self.passed_back.insert(attempt);
+        self.counts.given_up += 1;
+        let call = self.calls[self.attempts[attempt].call].clone();
+        let key = self.pool.keys[call.key].clone();
+        let doubt = Some("the node that it was passed on to has not answered")
+            .filter(|_| !self.plan.wrong.denies_passed_on);
+        let refusal = with_command(&Handed { attempt, key, call }, |command| passed_on(&command, doubt));
+        let reply = Reply::Refused(refusal);
+        self.note(Note::Released { attempt, said: Said::of(&reply) });
+        self.deny(attempt, &reply);
+        let Some(client) = self.attempts[attempt].client else { return };
+        let event = Event::Answer { attempt, verdict: verdict(&reply) };
+        self.to_clients.send(&mut self.queue, address(via), address(client), event);
+    }
+
+    /// If a node says of a call that it has passed on that nothing was done, that is so, and stays so.
+    fn deny(&mut self, attempt: usize, reply: &Reply) {
+        let changes =
+            !matches!(self.calls[self.attempts[attempt].call].act, Act::Get | Act::Inspect | Act::Outcome);
+        if changes && !matches!(reply, Reply::Refused(Refusal::InDoubt(_))) {
+            self.denied.insert(attempt);
+            self.check_denied(attempt);
+        }
+    }
+
+    /// Was something counted of which it was said that nothing was done?
+    fn check_denied(&mut self, attempt: usize) {
+        if self.denied.contains(&attempt) && self.counted.contains(&attempt) {
+            self.fail(format!("it was said of call {attempt} that nothing was done, and it was counted"));
         }
     }
 
@@ -99,6 +168,10 @@ impl World {
             return;
         }
         self.note(Note::Released { attempt, said: Said::of(reply) });
+        if matches!(reply, Reply::Added(added) if added.applied != 0 && !added.repeated) {
+            self.counted.insert(attempt);
+            self.check_denied(attempt);
+        }
         self.count(attempt, reply);
         let checked = self.check(attempt, reply);
         self.holds(checked);
@@ -183,12 +256,13 @@ impl World {
         else {
             return;
         };
-        if !self.is_alive(via, run) {
+        if !self.is_alive(via, run) || self.passed_back.contains(&attempt) {
             return;
         }
         if let Some(until) = self.paused_until(via) {
             return self.queue.push(until - self.now(), Event::PassedBack { attempt, verdict });
         }
+        self.passed_back.insert(attempt);
         let event = Event::Answer { attempt, verdict };
         self.to_clients.send(&mut self.queue, address(via), address(client), event);
     }

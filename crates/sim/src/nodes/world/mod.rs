@@ -35,6 +35,8 @@ pub(super) enum Event {
     PassedOn { attempt: usize, to: usize },
     /// An answer reaches the node that has passed the call on.
     PassedBack { attempt: usize, verdict: Verdict },
+    /// Nobody waits any longer for the answer to a call that a node has passed on.
+    Overdue { attempt: usize },
     /// An answer reaches a client.
     Answer { attempt: usize, verdict: Verdict },
     /// A client has thought or waited long enough.
@@ -122,6 +124,7 @@ pub(super) struct Counts {
     pub(super) passed_on: u64,
     pub(super) halts: u64,
     pub(super) in_doubt: u64,
+    pub(super) given_up: u64,
     pub(super) fenced: u64,
     pub(super) reads_alone: u64,
     pub(super) stored_late: u64,
@@ -143,6 +146,14 @@ pub(super) struct World {
     asked: Vec<u64>,
     /// Through which node each was passed on, and which process it was.
     via: BTreeMap<usize, (usize, u32)>,
+    /// When each call has reached the node that has it, by the clock of that node.
+    arrived_ms: BTreeMap<usize, u64>,
+    /// Calls that were passed on and are answered, or given up.
+    passed_back: BTreeSet<usize>,
+    /// Calls that were passed on, and of which it was said that nothing was done.
+    denied: BTreeSet<usize>,
+    /// Calls that a node has said to be counted.
+    counted: BTreeSet<usize>,
     /// Calls in a commit, by its number.
     batches: BTreeMap<u64, Vec<usize>>,
     /// The last commit that each call was in.
@@ -213,6 +224,10 @@ impl World {
             attempts: Vec::new(),
             asked: Vec::new(),
             via: BTreeMap::new(),
+            arrived_ms: BTreeMap::new(),
+            passed_back: BTreeSet::new(),
+            denied: BTreeSet::new(),
+            counted: BTreeSet::new(),
             batches: BTreeMap::new(),
             batch_of: BTreeMap::new(),
             stored: BTreeSet::new(),
@@ -321,6 +336,7 @@ impl World {
             Event::Request { attempt } => self.requested(attempt, self.attempts[attempt].site),
             Event::PassedOn { attempt, to } => self.requested(attempt, to),
             Event::PassedBack { attempt, verdict } => self.passed_back(attempt, verdict),
+            Event::Overdue { attempt } => self.overdue(attempt),
             Event::Answer { attempt, verdict } => self.answered(attempt, verdict),
             Event::Wake { client, turn } => {
                 if self.clients[client].turn == turn {

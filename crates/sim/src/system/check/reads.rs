@@ -27,7 +27,7 @@ pub(in crate::system) struct Reads {
 
 impl Reads {
     pub(in crate::system) fn new(plan: &Plan) -> Self {
-        Self { sites: plan.slots(), accounts: Vec::new() }
+        Self { sites: plan.places(), accounts: Vec::new() }
     }
 
     fn account(&mut self, key: usize) -> &mut Account {

@@ -14,10 +14,11 @@ impl World {
     /// Remembers what a site has acknowledged, and where that stands.
     pub(super) fn claim(&mut self, attempt: usize, reply: &Reply) {
         let Attempt { site, call, after, upto, .. } = self.attempts[attempt];
-        let (site, call) = (&self.sites[site], &self.calls[call]);
+        let (at, site, call) = (site, &self.sites[site], &self.calls[call]);
         let shard = self.pool.keys[call.key].shard;
         let got_to = |of: SiteId| site.got_to(shard, of);
         let upto = if call.may_wait() { got_to(site.id) } else { upto };
+        let got_to = |of: SiteId| (got_to(of), self.branch_of_claim(at, of, shard));
         let claim = Claim::of(attempt, call, reply, site.id, shard, (after, upto), got_to);
         claim.into_iter().for_each(|claim| self.claims.add(claim));
     }
@@ -31,10 +32,11 @@ impl World {
         self.checks.iter_mut().for_each(|check| check.set_back(site, true));
         self.dead.insert(self.sites[site].id);
         self.look_at_links();
-        let sites = &self.sites;
-        let told = |origin: SiteId, shard: ShardId| {
-            let others = sites.iter().filter(|site| site.is_there() && site.id != origin);
-            others.map(|site| site.told(shard, origin)).max().unwrap_or(0)
+        let told = |origin: SiteId, shard: ShardId, branch: usize| {
+            let others =
+                (0..self.sites.len()).filter(|at| self.sites[*at].is_there() && self.sites[*at].id != origin);
+            let told = |at| self.of_branch(at, origin, shard, branch, self.sites[at].told(shard, origin));
+            others.map(told).max().unwrap_or(0)
         };
         for (attempt, origin, acked) in self.claims.unsure(&self.dead, told) {
             self.tell_checks(attempt, origin, acked, None);
@@ -45,7 +47,10 @@ impl World {
     pub(super) fn comes_back_behind(&mut self, site: usize) {
         let it = &self.sites[site];
         let of = BTreeSet::from([it.id]);
-        let forgotten = self.claims.forget(&of, &self.dead, |origin, shard| it.got_to(shard, origin));
+        let is_forked = self.twin(site).is_some();
+        let forgotten = self.claims.forget(&of, &self.dead, |origin, shard, branch| {
+            if branch == site || !is_forked { it.got_to(shard, origin) } else { u64::MAX }
+        });
         self.forget(forgotten);
         self.checks.iter_mut().for_each(|check| check.set_back(site, false));
     }
@@ -54,7 +59,7 @@ impl World {
     pub(super) fn goes_on_as_before(&mut self, site: usize) {
         let sites = &self.sites;
         let of = BTreeSet::from([sites[site].id]);
-        let known = |origin: SiteId, shard: ShardId| {
+        let known = |origin: SiteId, shard: ShardId, _: usize| {
             let told = sites.iter().map(|other| other.told(shard, origin)).max().unwrap_or(0);
             told.max(sites[site].got_to(shard, origin))
         };
@@ -66,9 +71,21 @@ impl World {
     /// In the end it shows what the others know of sites that are gone.
     pub(in crate::system) fn count_losses(&mut self) {
         let Some(first) = self.members().first().copied() else { return };
-        let first: &Site = &self.sites[first];
-        let forgotten =
-            self.claims.forget(&self.dead, &self.dead, |origin, shard| first.got_to(shard, origin));
+        let mut claims = std::mem::take(&mut self.claims);
+        let forgotten = claims.forget(&self.dead, &self.dead, |origin, shard, branch| {
+            self.of_branch(first, origin, shard, branch, self.sites[first].got_to(shard, origin))
+        });
+        self.claims = claims;
+        self.forget(forgotten);
+    }
+
+    /// Nobody has heard of one of two branches of a site's stream, after what they have in common by shard.
+    pub(super) fn forget_branch(&mut self, id: SiteId, lost: usize, common: &[u64]) {
+        let known = |_: SiteId, shard: ShardId, branch: usize| {
+            if branch == lost { common[usize::from(shard.0)] } else { u64::MAX }
+        };
+        let forgotten = self.claims.forget(&BTreeSet::from([id]), &self.dead, known);
+        self.claims.rename_branches(id);
         self.forget(forgotten);
     }
 

@@ -17,19 +17,23 @@ const FOLLOW_MS_MAX: Millis = 500;
 /// A change of who belongs to the cluster. There is one at a time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnderWay {
-    site: usize,
-    step: Step,
+    pub(super) site: usize,
+    pub(super) step: Step,
 }
 
 /// What comes next.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     /// The site leaves when the others have all that it wrote.
     Drain { heir: usize },
     /// The others remove it.
     Remove { heir: usize },
     /// It dies now, and is to come back from its copy.
     Die { away_ms: Millis },
+    /// Its copy is started beside it.
+    StartBeside { away_ms: Millis },
+    /// The two run until one has noticed it.
+    Beside { away_ms: Millis },
     /// The copy takes the place of its disk.
     PutBack,
     /// The others list it.
@@ -68,6 +72,9 @@ impl World {
             Trouble::Restore { site, age_ms, away_ms } if is(site, Standing::Member) => {
                 (site, Step::Die { away_ms }, age_ms)
             }
+            Trouble::Beside { site, age_ms, away_ms } if is(site, Standing::Member) && others(site) => {
+                (site, Step::StartBeside { away_ms }, age_ms)
+            }
             _ => return Ok(()),
         };
         self.next(UnderWay { site, step }, wait);
@@ -93,7 +100,7 @@ impl World {
         self.change.is_some()
     }
 
-    fn next(&mut self, change: UnderWay, wait: Millis) {
+    pub(super) fn next(&mut self, change: UnderWay, wait: Millis) {
         self.change = Some(change);
         self.queue.push(wait, Event::Council);
     }
@@ -108,6 +115,13 @@ impl World {
                 self.die_for_good(site, Standing::Away);
                 self.next(UnderWay { site, step: Step::PutBack }, away_ms);
                 return Ok(());
+            }
+            Step::StartBeside { away_ms } => return self.start_beside(site, away_ms),
+            Step::Beside { away_ms } => {
+                if self.look_beside(site, away_ms)?.is_some() {
+                    return Ok(());
+                }
+                None
             }
             Step::PutBack => return self.put_back(site),
             Step::List => self.list(site),
@@ -167,6 +181,7 @@ impl World {
         let id = self.sites[site].id;
         self.note(Note::Text(format!("site {old} goes on from a copy, as {id}")));
         self.start_site(site)?;
+        self.starts_behind(site);
         if is_new {
             self.next(UnderWay { site, step: Step::List }, 0);
         } else {

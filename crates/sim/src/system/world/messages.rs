@@ -19,6 +19,21 @@ pub(in crate::system) enum Parcel {
     Bytes(Rc<[u8]>),
 }
 
+/// A message, and between whom it is.
+#[derive(Debug, Clone)]
+pub(in crate::system) struct Letter {
+    /// The sender, and its place.
+    from: (SiteId, usize),
+    /// The addressee, and its place.
+    to: (SiteId, usize),
+    shard: ShardId,
+    parcel: Parcel,
+    /// Of a stream that has two branches, the one that its sender has.
+    branch: Option<usize>,
+    /// Had one of the two another one beside it that went as the same site?
+    is_beside: bool,
+}
+
 impl World {
     /// Sends what a site has to say. Returns whether that was something.
     pub(super) fn send(&mut self, from: usize) -> bool {
@@ -27,8 +42,8 @@ impl World {
         self.sites[from].outgoing(now, &mut envelopes);
         let speaks = !envelopes.is_empty();
         for Envelope { to, shard, message } in envelopes.drain(..) {
-            let (addressee, to) = (to, Site::index_of(to));
-            if !self.links.carries(from, to) {
+            let (addressee, to) = (to, self.reached(from, to));
+            if !self.links.carries(from, to) || self.is_kept_apart(from, to) {
                 continue;
             }
             let parcel = if self.plan.encoded {
@@ -36,7 +51,10 @@ impl World {
             } else {
                 Parcel::Whole(Box::new(message))
             };
-            let event = Event::Message { from: self.sites[from].id, to: addressee, shard, parcel };
+            let (sender, branch) = ((self.sites[from].id, from), self.branch(from, shard));
+            let is_beside = self.is_beside(from, to);
+            let letter = Letter { from: sender, to: (addressee, to), shard, parcel, branch, is_beside };
+            let event = Event::Message(Box::new(letter));
             self.between.send(&mut self.queue, node(from), node(to), event);
         }
         self.envelopes = envelopes;
@@ -44,14 +62,12 @@ impl World {
     }
 
     /// A message arrives.
-    pub(super) fn receive(
-        &mut self,
-        sender: SiteId,
-        to: SiteId,
-        shard: ShardId,
-        parcel: Parcel,
-    ) -> Result<(), String> {
-        let (id, to) = (to, Site::index_of(to));
+    pub(super) fn receive(&mut self, letter: Letter) -> Result<(), String> {
+        let Letter { from: (sender, from), to: (id, to), shard, parcel, branch, is_beside } = letter;
+        // Links to one that is gone end with it.
+        if is_beside && !self.is_beside(from, to) {
+            return Ok(());
+        }
         let site = &self.sites[to];
         // Whoever is not listed, or not any more, is not listened to.
         if !site.is_up() || site.id != id || !site.membership().members.contains(&sender) {
@@ -66,10 +82,16 @@ impl World {
             let text = message.as_ref().map_or(String::new(), |message| format!("{message:?}"));
             self.note(Note::Text(format!("site {} shard {} hears site {sender}: {text}", to + 1, shard.0)));
         }
+        let before = self.known_of_fork(to, shard);
+        let tells = message.as_ref().is_ok_and(|message| message.tells_of(id));
         let received = message.and_then(|message| self.sites[to].receive(shard, sender, message, now));
         if let Err(error) = received {
+            if self.refused_beside(from, to, &error) {
+                return Ok(());
+            }
             return Err(format!("site {id} refuses a message of site {sender}: {error}"));
         }
+        self.heard_beside(to, shard, branch.filter(|_| tells || self.twin(to).is_none()), before)?;
         self.schedule(to, self.plan.commit_ms);
         Ok(())
     }
@@ -91,16 +113,19 @@ impl World {
     fn can_connect(&self, a: usize, b: usize) -> bool {
         let lists = |a: &Site, b: &Site| a.is_up() && a.membership().members.contains(&b.id);
         let (site_a, site_b) = (&self.sites[a], &self.sites[b]);
-        lists(site_a, site_b) && lists(site_b, site_a) && self.links.seems_up(a, b)
+        let is_possible = lists(site_a, site_b) && lists(site_b, site_a) && self.links.seems_up(a, b);
+        is_possible && !self.is_kept_apart(a, b)
     }
 
     pub(super) fn connect(&mut self, a: usize, b: usize) {
-        if self.can_connect(a, b) && self.links.set_connected(a, b, true) {
+        if self.can_connect(a, b) && !self.links.is_connected(a, b) && self.greet(a, b) {
+            self.replace_links(a, b);
+            self.links.set_connected(a, b, true);
             self.tell_both(a, b, true);
         }
     }
 
-    fn tell_both(&mut self, a: usize, b: usize, up: bool) {
+    pub(super) fn tell_both(&mut self, a: usize, b: usize, up: bool) {
         let what = if up { "connect" } else { "are disconnected" };
         self.note(Note::Text(format!("sites {} and {} {what}", a + 1, b + 1)));
         let (id_a, id_b) = (self.sites[a].id, self.sites[b].id);

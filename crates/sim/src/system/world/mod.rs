@@ -1,5 +1,6 @@
 //! The world of a run: sites, clients and the networks between them, in virtual time.
 
+mod beside;
 mod clients;
 mod fleet;
 mod losses;
@@ -11,9 +12,10 @@ mod troubles;
 
 pub(super) use self::fleet::Station;
 use self::{
+    beside::Fork,
     fleet::{Band, Happening},
     members::UnderWay,
-    messages::Parcel,
+    messages::Letter,
 };
 use super::calls::{Attempt, Call};
 use super::check::{self, Check};
@@ -26,7 +28,6 @@ use super::site::Site;
 use crate::core::{Backbone, Budget, Delay, Faults, Millis, Network, Node, Queue, Watching};
 use quipu_crdt::testing::Random;
 use quipu_engine::{Envelope, Membership, Reply, SiteId};
-use quipu_storage::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
@@ -54,7 +55,7 @@ pub(super) enum Event {
     /// A site's process starts again.
     Restart { site: usize },
     /// A message of another site arrives.
-    Message { from: SiteId, to: SiteId, shard: ShardId, parcel: Parcel },
+    Message(Box<Letter>),
     /// It is looked how far the change of who belongs to the cluster has come.
     Council,
     /// A site hears who belongs to the cluster now.
@@ -109,6 +110,10 @@ pub(super) struct World {
     /// May a site come back without something that it has acknowledged, or not at all?
     forgets: bool,
     claims: Claims,
+    /// Both copies of a site were heard, and nobody can say what is right: the run ends.
+    pub(super) is_undecided: bool,
+    /// A copy of a site that runs, or ran, beside it.
+    fork: Option<Fork>,
     /// Sites that are lost, were put back from a copy, or have left.
     pub(super) dead: BTreeSet<SiteId>,
     /// Edges and relays.
@@ -142,7 +147,7 @@ fn node(index: usize) -> Node {
 
 impl World {
     pub(super) fn new(plan: Plan, watching: Watching) -> Self {
-        let slots = plan.slots();
+        let slots = plan.places();
         let sites: Vec<Site> = (0..slots).map(|site| Site::new(site, &plan)).collect();
         let membership = Rc::new(sites[0].membership().clone());
         Self {
@@ -153,8 +158,10 @@ impl World {
             also_lost: None,
             forgets: plan.forgets(),
             claims: Claims::default(),
+            is_undecided: false,
+            fork: None,
             dead: BTreeSet::new(),
-            links: Links::new(plan.topology, slots),
+            links: Links::new(plan.topology, slots, plan.beside().map(|site| (slots - 1, site))),
             pool: Pool::new(&plan.work, plan.shards, !plan.fleet.is_empty()),
             calls: Vec::new(),
             attempts: Vec::new(),
@@ -217,7 +224,7 @@ impl World {
     }
 
     pub(super) fn run_until(&mut self, until: Millis) -> Result<(), String> {
-        while let Some(mut batch) = self.queue.next_batch(until) {
+        while let Some(mut batch) = self.queue.next_batch(until).filter(|_| !self.is_undecided) {
             for event in batch.drain(..) {
                 self.budget.spend()?;
                 self.happen(event)?;
@@ -252,7 +259,7 @@ impl World {
                 self.mend(trouble);
                 Ok(())
             }
-            Event::Message { from, to, shard, parcel } => self.receive(from, to, shard, parcel),
+            Event::Message(letter) => self.receive(*letter),
             Event::Council => self.advance(),
             Event::Follow { site, membership } => {
                 self.follow(site, membership);
@@ -264,7 +271,8 @@ impl World {
             }
             Event::Fleet(happening) => self.happen_to_fleet(happening),
             Event::Restart { site } => {
-                if self.sites[site].is_up() || !self.sites[site].is_there() {
+                let has_noticed = self.fork.as_ref().is_some_and(|fork| fork.has_noticed(site));
+                if self.sites[site].is_up() || !self.sites[site].is_there() || has_noticed {
                     return Ok(());
                 }
                 self.start_site(site)

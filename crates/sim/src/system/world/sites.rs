@@ -15,6 +15,7 @@ impl World {
         self.sites[site].start(now)?;
         if self.sites[site].is_lazy() && self.sites[site].run > 1 {
             self.comes_back_behind(site);
+            self.starts_behind(site);
         }
         self.schedule(site, TICK_MS);
         self.look_at_links();

@@ -13,7 +13,8 @@ impl World {
         self.links.heal();
         for site in 0..self.sites.len() {
             self.sites[site].memory.heal();
-            if !self.sites[site].is_up() && self.sites[site].is_there() {
+            let has_noticed = self.fork.as_ref().is_some_and(|fork| fork.has_noticed(site));
+            if !self.sites[site].is_up() && self.sites[site].is_there() && !has_noticed {
                 self.start_site(site)?;
             }
         }
@@ -54,7 +55,8 @@ impl World {
             | Trouble::Join { .. }
             | Trouble::Lose { .. }
             | Trouble::LoseTwo { .. }
-            | Trouble::Restore { .. } => self.begin_change(trouble)?,
+            | Trouble::Restore { .. }
+            | Trouble::Beside { .. } => self.begin_change(trouble)?,
             Trouble::Clock { site, by_ms } => self.sites[site].skew_ms += by_ms,
             Trouble::Befalls { who, mishap } => self.befall(who, mishap),
         }
