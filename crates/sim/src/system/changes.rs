@@ -180,7 +180,7 @@ impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { edition, sites, clients, active_ms, keys, edges, troubles, without } = self;
-        if *edition != Edition::Third {
+        if *edition != Edition::Second {
             write!(f, " --edition {edition}")?;
         }
         sites.iter().try_for_each(|sites| write!(f, " --sites {sites}"))?;

@@ -38,7 +38,7 @@ pub(crate) struct Args {
     seeds: Seeds,
     /// Which draws make the plan of a seed: 1, as seeds were at first; 2 and 3, with the kinds of work and trouble that came
     /// later (3: copies of a site that run beside it)
-    #[arg(long, value_name = "N", default_value = "3")]
+    #[arg(long, value_name = "N", default_value = "2")]
     edition: Edition,
     /// Sites, instead of as many as the seed says
     #[arg(long, value_name = "N")]
