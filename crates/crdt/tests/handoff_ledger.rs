@@ -1,7 +1,7 @@
 //! The handshake moves values for whoever implements [`Ledger`]: here a shelf of rows, as a database has them,
 //! in place of the paper's counter.
 
-use quipu_crdt::handoff::{Addressee, Handoff, Handshake, Ledger, Report, Rules, Tiers, ViewOf};
+use quipu_crdt::handoff::{Addressee, Handoff, Handshake, Ledger, Report, Rules, Tiers, Token, ViewOf};
 use quipu_crdt::testing::Random;
 use quipu_crdt::{Overflow, Tally};
 use std::collections::BTreeMap;
@@ -17,11 +17,12 @@ struct Rows {
 }
 
 impl Ledger for Rows {
+    type Id = u32;
     type Amount = Deltas;
     type Report = Report<u32, Deltas>;
 
-    fn credit(&mut self, amount: &Deltas) -> Result<(), Overflow> {
-        self.rows.try_add(amount)?;
+    fn credit(&mut self, token: &Token<u32, Deltas>) -> Result<(), Overflow> {
+        self.rows.try_add(&token.value)?;
         self.entries += 1;
         Ok(())
     }

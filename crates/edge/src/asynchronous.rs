@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    BadAddress, CountError, NotHandedOver, Reading, RetireError, Status, SyncError, Watch,
+    BadAddress, CountError, InFlight, NotHandedOver, Reading, RetireError, Status, SyncError, Watch,
     edge::{Inner, closed, negated},
     watch::WatchCell,
 };
@@ -57,7 +57,13 @@ impl AsyncEdge {
     /// As [`Edge::retire`](crate::Edge::retire).
     pub async fn retire(&self, within: Duration) -> Result<(), RetireError> {
         let gone = || Err(RetireError::NotHandedOver(closed()));
-        self.inner.retire(within).await.unwrap_or_else(gone)
+        self.inner.retire(within, false).await.unwrap_or_else(gone).map(drop)
+    }
+
+    /// As [`Edge::retire_giving_up`](crate::Edge::retire_giving_up).
+    pub async fn retire_giving_up(&self, within: Duration) -> Result<Vec<InFlight>, RetireError> {
+        let gone = || Err(RetireError::NotHandedOver(closed()));
+        self.inner.retire(within, true).await.unwrap_or_else(gone)
     }
 
     /// As [`Edge::use_server`](crate::Edge::use_server).

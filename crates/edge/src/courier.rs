@@ -22,7 +22,7 @@ use quipu_engine::handoff::{Cluster, Name, Open, Server};
 use self::goals::{Goal, GoalReply};
 
 use crate::{
-    Address, NotHandedOver, RetireError, Status, SyncError,
+    Address, InFlight, NotHandedOver, RetireError, Status, SyncError,
     backoff::{BackOff, Waits},
     http::Http,
     identity::Identity,
@@ -47,7 +47,8 @@ pub(crate) enum Order {
     },
     Retire {
         until: Instant,
-        reply: Promise<Result<(), RetireError>>,
+        gives_up: bool,
+        reply: Promise<Result<Vec<InFlight>, RetireError>>,
     },
     Choose {
         server: Address,
@@ -189,10 +190,10 @@ impl Courier {
             }
             Order::Sync { reply } => waiting.push(reply),
             Order::Flush { until, reply } => self.press(until, GoalReply::Flushed(reply)),
-            Order::Retire { until, reply } => {
+            Order::Retire { until, gives_up, reply } => {
                 // Else whoever counts without a pause would keep it from ever leaving.
                 self.signals.is_leaving.store(true, Ordering::Release);
-                self.press(until, GoalReply::Retired(reply));
+                self.press(until, GoalReply::Retired { gives_up, reply });
             }
             Order::Choose { server, reply } => {
                 self.choose(server);

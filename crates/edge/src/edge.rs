@@ -112,9 +112,13 @@ impl Inner {
         self.order(|reply| Order::Flush { until, reply })
     }
 
-    pub(crate) fn retire(&self, within: Duration) -> Pending<Result<(), RetireError>> {
+    pub(crate) fn retire(
+        &self,
+        within: Duration,
+        gives_up: bool,
+    ) -> Pending<Result<Vec<InFlight>, RetireError>> {
         let until = Instant::now() + within;
-        self.order(|reply| Order::Retire { until, reply })
+        self.order(|reply| Order::Retire { until, gives_up, reply })
     }
 
     pub(crate) fn choose(&self, server: Address) -> Pending<()> {
@@ -207,9 +211,19 @@ impl Edge {
     /// Hands over everything, tells servers that this edge will not come again, so that nothing of it is left there, and
     /// removes its state. Meanwhile nothing is counted. If it does not succeed within this time, call it again, now or when
     /// the state was opened again.
+    ///
+    /// What is on its way to a site that is lost, its heir counts. What is on its way to a relay only that relay can
+    /// confirm: until then this fails, and names the amounts.
     pub fn retire(&self, within: Duration) -> Result<(), RetireError> {
         let gone = || Err(RetireError::NotHandedOver(closed()));
-        self.inner.retire(within).wait().unwrap_or_else(gone)
+        self.inner.retire(within, false).wait().unwrap_or_else(gone).map(drop)
+    }
+
+    /// The same, but what is on its way to relays that have not confirmed it within this time is given up: it may never be
+    /// counted. Returns what that was.
+    pub fn retire_giving_up(&self, within: Duration) -> Result<Vec<InFlight>, RetireError> {
+        let gone = || Err(RetireError::NotHandedOver(closed()));
+        self.inner.retire(within, true).wait().unwrap_or_else(gone)
     }
 
     /// From now on hands over to this server. Handoffs that were begun with another one are ended there.

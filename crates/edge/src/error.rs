@@ -181,6 +181,26 @@ pub struct InFlight {
     pub address: Option<String>,
     /// How many counters it carries.
     pub counters: usize,
+    /// What it carries of each.
+    pub amounts: Vec<(Vec<u8>, i128)>,
+    /// It is meant for a relay: should that one have lost its disk, nobody can tell whether it was counted.
+    pub is_for_relay: bool,
+}
+
+/// So many counters are named.
+const NAMED_MAX: usize = 20;
+
+impl InFlight {
+    /// The counters and amounts, for people.
+    pub fn list(&self) -> String {
+        let named = self.amounts.iter().take(NAMED_MAX);
+        let mut names: Vec<_> =
+            named.map(|(key, amount)| format!("{} {amount:+}", String::from_utf8_lossy(key))).collect();
+        if self.amounts.len() > NAMED_MAX {
+            names.push(format!("and {} more", self.amounts.len() - NAMED_MAX));
+        }
+        names.join(", ")
+    }
 }
 
 /// What is still open.
@@ -202,9 +222,15 @@ impl fmt::Display for NotHandedOver {
         if self.waiting > 0 {
             parts.push(format!("{} to be handed over", wait(self.waiting)));
         }
-        for InFlight { server, address, counters } in &self.in_flight {
+        for it in &self.in_flight {
+            let InFlight { server, address, counters, is_for_relay, .. } = it;
             let address = address.as_deref().map(|address| format!(" ({address})")).unwrap_or_default();
-            parts.push(format!("{} for {server}{address} to say that it has them", wait(*counters)));
+            let kind = if *is_for_relay { "the relay " } else { "" };
+            let amounts = if *is_for_relay { format!(": {}", it.list()) } else { String::new() };
+            parts.push(format!(
+                "{} for {kind}{server}{address} to say that it has them{amounts}",
+                wait(*counters)
+            ));
         }
         if parts.is_empty() && self.last_words > 0 {
             parts.push("all is handed over, but no server has kept the last words of this edge".to_owned());

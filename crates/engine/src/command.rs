@@ -606,6 +606,17 @@ pub enum Refusal {
         #[n(2)]
         connected: bool,
     },
+    /// What a relay leaves is taken over, and other sites do not know it yet.
+    #[error(
+        "what the relay leaves is here, and {} {} not heard of it yet; until then the relay is needed. Ask again",
+        describe_sites(missing), if missing.len() == 1 { "has" } else { "have" }
+    )]
+    #[n(35)]
+    NotTold {
+        /// Who has not heard of it.
+        #[n(0)]
+        missing: Vec<SiteId>,
+    },
 }
 
 fn describe_sites(sites: &[SiteId]) -> String {

@@ -30,12 +30,13 @@ listed!(Rule,
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
+    TakenIsTold TablesAreTold HeirKnowsAll CopiesUntilTold HeardOpensSlots
 );
 
 listed!(Refusal,
     Overflow OutOfBounds Creating Reserved Unsettled JoinedLately Joining OnlyAtSites TooManyPending Leaving NoSite
     CannotRetire BadVisit OtherServer Copy OtherAmount TooOld FromTheFuture Exists UsedBefore BoundedReset
-    BadDefinition BadKey NotStored InDoubt NotHere Removed OldCopy SiteLeaves NotBounded CannotMove NotMovedYet
+    BadDefinition BadKey NotStored InDoubt NotHere Removed OldCopy SiteLeaves NotBounded CannotMove NotMovedYet NotTold
 );
 
 listed!(BadMessage, TooLong Unreadable Impossible OldCopy Branched);
@@ -57,6 +58,12 @@ macro_rules! branches {
 }
 
 branches! {
+    SlotWaitsForPeer: "handoff: no slot is opened before a peer has spoken",
+    TableTaken: "handoff: a table of closed slots is taken in",
+    DecidedClosed: "handoff: a token for a removed site was counted long ago",
+    DecidedTaken: "handoff: a token for a removed site was counted lately",
+    DecidedOpen: "handoff: a token for a removed site is counted by the heir",
+    DecidedInPart: "handoff: of a token for a removed site the rest is counted by the heir",
     RepeatUnsettled: "ids: a repeat of an operation that is not settled is answered",
     RepeatStored: "ids: an id is found in a stored run",
     RepeatNotStored: "ids: stored runs are looked through for an id in vain",

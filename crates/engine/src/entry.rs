@@ -2,7 +2,9 @@
 
 use minicbor::{Decode, Encode};
 
-use crate::{SiteId, operations::OperationHash};
+use quipu_crdt::Pn;
+
+use crate::{SiteId, handoff::Name, operations::OperationHash};
 
 /// One entry of a site's log. Its number is that of the change which it belongs to, in the numbering of its site, so
 /// that whoever has a site's changes up to a number has the entries and the rows that they speak of.
@@ -28,6 +30,9 @@ pub(crate) enum What {
     /// A count of it was taken back, because a lower site counted it too.
     #[n(1)]
     Cancelled(#[n(0)] Cancellation),
+    /// The site has taken a token, which carried counts of this counter.
+    #[n(2)]
+    Taken(#[n(0)] Taken),
 }
 
 /// How a site has counted an operation, and what it answered.
@@ -45,6 +50,23 @@ pub(crate) struct Count {
     /// What the site had added (or subtracted, if `applied` is negative) in all when this was counted.
     #[n(4)]
     pub(crate) end: u64,
+}
+
+/// A token that was counted. It has an entry for each of its counters, so that each comes with its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Taken {
+    /// The desk that it was for: the site's own, or one that it answers for.
+    #[n(0)]
+    pub(crate) desk: Name,
+    /// The target clock of its slot.
+    #[n(1)]
+    pub(crate) clock: u64,
+    /// How many counters it speaks of.
+    #[n(2)]
+    pub(crate) counters: u64,
+    /// All that was handed over to the site under this counter, after that.
+    #[n(3)]
+    pub(crate) end: Pn,
 }
 
 /// All that was counted and taken back under one id at one site. What of it lies above the marks of resets sums to
@@ -86,7 +108,7 @@ impl Entry {
     pub(crate) fn count(&self) -> Option<&Count> {
         match &self.what {
             What::Counted(count) => Some(count),
-            What::Cancelled(_) => None,
+            What::Cancelled(_) | What::Taken(_) => None,
         }
     }
 

@@ -56,9 +56,9 @@ fn read_counter(row: &Row) -> bool {
 
 fn read_record(bytes: &[u8]) -> bool {
     let Ok(contents) = record::decode_record(bytes) else { return false };
-    let Contents { summary, changes, operations, entries, handed, before } = &contents;
+    let Contents { summary, changes, operations, entries, handed, before, closed } = &contents;
     let written = changes.iter().map(|change| (change.key, change.version, change.counter.as_ref()));
-    let again = record::encode_record(summary, written, operations, entries, handed, before);
+    let again = record::encode_record(summary, written, operations, entries, handed, before, closed.as_ref());
     assert_eq!(record::decode_record(&again).ok().as_ref(), Some(&contents));
     let records = std::iter::once(bytes);
     let mut shard = Shard::recover(Settings::default(), &alone(), Stored::default(), records, NOW.elapsed_ms)

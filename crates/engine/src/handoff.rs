@@ -4,6 +4,8 @@
 //! and the two halves of an exchange ([`Visit`], [`Answer`]). A site holds one slot for each active edge and shard, not
 //! for each key: a token carries the deltas of all keys of the shard that were counted on since the last one.
 
+mod clocks;
+mod closed;
 mod cluster;
 mod desk;
 pub mod exchange;
@@ -20,6 +22,8 @@ use quipu_crdt::{
     },
 };
 
+pub(crate) use self::clocks::Clocks;
+pub(crate) use self::closed::{ClosedChange, ClosedSlots, DeskTable, StoredClosed};
 pub use self::cluster::{Cluster, ClusterId};
 pub use self::desk::HandoffStats;
 pub(crate) use self::desk::{Desk, Guest, Handed, StoredDesk};

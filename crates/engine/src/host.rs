@@ -416,7 +416,8 @@ impl<L: Log, T: Table> Host<L, T> {
                     waiting.push((id, sealed.outputs));
                     batches.push(Batch { shard: id, record });
                 }
-                // Nothing changed, and all that a read can have seen is durable: commits are waited for.
+                // Nothing changed, and all that a read can have seen is durable: commits are waited for. Where clients are
+                // answered before the flush, a read shows what they were told. A visit always changes something.
                 None => released.extend(sealed.outputs),
             }
         }

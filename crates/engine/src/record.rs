@@ -9,7 +9,7 @@ use crate::{
     counter::Counter,
     counters::VERSION_MAX,
     entry::Entry,
-    handoff::Handed,
+    handoff::{ClosedChange, Handed, Name},
     links::Runs,
     operations::{Operation, SLICE_MS, slice_of},
 };
@@ -27,6 +27,8 @@ pub(crate) const GONE_KEY: &[u8] = b"g";
 pub(crate) const DESK: u8 = b'h';
 /// The row of a counter as it was before what no other site has heard of begins with this.
 pub(crate) const BEFORE: u8 = b'b';
+/// Rows about closed slots of desks begin with this; the one without a name tells whose tables are known.
+pub(crate) const CLOSED_KEY: &[u8] = b"c";
 /// The row that lists the counters under which something is parked.
 pub(crate) const PARKED_KEY: &[u8] = b"p";
 /// The row that sums a shard up.
@@ -238,6 +240,7 @@ pub(crate) struct Contents<'a> {
     pub(crate) entries: Vec<Logged>,
     pub(crate) handed: Vec<Handed>,
     pub(crate) before: Vec<Before>,
+    pub(crate) closed: Option<ClosedChange>,
 }
 
 /// An entry of a site's log of operations, which is not settled.
@@ -276,6 +279,7 @@ pub(crate) fn encode_record<'a>(
     entries: &[Logged],
     handed: &[Handed],
     before: &[Before],
+    closed: Option<&ClosedChange>,
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32 + 48 * (changes.len() + operations.len()) + 96 * entries.len());
     bytes.push(FORMAT);
@@ -286,14 +290,18 @@ pub(crate) fn encode_record<'a>(
         encoder.bytes(key).expect(IN_MEMORY).u64(version).expect(IN_MEMORY).encode(counter).expect(IN_MEMORY);
     }
     encoder.encode(operations).expect(IN_MEMORY);
-    if !entries.is_empty() || !handed.is_empty() || !before.is_empty() {
+    let has_closed = closed.is_some();
+    if !entries.is_empty() || !handed.is_empty() || !before.is_empty() || has_closed {
         encoder.encode(entries).expect(IN_MEMORY);
     }
-    if !handed.is_empty() || !before.is_empty() {
+    if !handed.is_empty() || !before.is_empty() || has_closed {
         encoder.encode(handed).expect(IN_MEMORY);
     }
-    if !before.is_empty() {
+    if !before.is_empty() || has_closed {
         encoder.encode(before).expect(IN_MEMORY);
+    }
+    if let Some(closed) = closed {
+        encoder.encode(closed).expect(IN_MEMORY);
     }
     bytes
 }
@@ -331,10 +339,11 @@ pub(crate) fn decode_record(bytes: &[u8]) -> Result<Contents<'_>, Failed> {
     let entries = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
     let handed = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
     let before = if has_more(&decoder) { decoder.decode()? } else { Vec::new() };
+    let closed = if has_more(&decoder) { Some(decoder.decode()?) } else { None };
     if decoder.position() != bytes.len() - 1 {
         return Err(Failed::message("bytes follow the record"));
     }
-    Ok(Contents { summary, changes, operations, entries, handed, before })
+    Ok(Contents { summary, changes, operations, entries, handed, before, closed })
 }
 
 /// The rows about handoffs.
@@ -367,6 +376,17 @@ pub(crate) fn desk_part(key: &[u8]) -> Option<(u16, DeskPart)> {
         _ => return None,
     };
     Some((u16::from_be_bytes(shard), part))
+}
+
+/// Where the closed slots of a desk stand.
+pub(crate) fn closed_key(desk: Name) -> Vec<u8> {
+    [CLOSED_KEY, &desk.bytes()].concat()
+}
+
+/// The desk of a key of [`closed_key`].
+pub(crate) fn closed_desk(key: &[u8]) -> Option<Name> {
+    let bytes = key.strip_prefix(CLOSED_KEY)?;
+    minicbor::decode(&[&[0x50], bytes].concat()).ok().filter(|_| bytes.len() == 16)
 }
 
 /// The key of the row that has a counter as it was before.

@@ -91,6 +91,18 @@ pub enum Rule {
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites
     /// differ about them for ever, and an heir spends rights that are spent.
     AheadIsTold,
+    /// A site tells which tokens it has taken, with the rows that they were counted in. *Without:* an heir counts them
+    /// again.
+    TakenIsTold,
+    /// Which slots were closed before is told to who joins, or inherits. *Without:* an heir decides from what it has seen.
+    TablesAreTold,
+    /// An heir decides about tokens when it has all that anybody knows of the removed site. *Without:* at once.
+    HeirKnowsAll,
+    /// Who has a copy of a token is told that it is closed when another site knows that it was taken. *Without:* at once.
+    CopiesUntilTold,
+    /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under
+    /// the clocks of others.
+    HeardOpensSlots,
 }
 
 impl Rules {

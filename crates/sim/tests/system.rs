@@ -1,6 +1,7 @@
 //! The whole system from hundreds of seeds, and with each rule left out, which must be caught.
 
 mod fresh;
+mod rare;
 
 use quipu_engine::{Rule, Rules, host::Discipline};
 use quipu_sim::core::Faults;
@@ -103,6 +104,28 @@ fn seeds_that_have_failed_with_edges() {
     no_failure(9..10, losing_heirs);
 }
 
+/// The same of tokens for sites that are gone, and of what survivors of a lost site know.
+#[test]
+fn seeds_that_have_failed_with_lost_sites() {
+    for seed in [
+        11, 37, 88, 177, 324, 351, 777, 1178, 1224, 1631, 1902, 2291, 2345, 2551, 3187, 3583, 4837, 6951,
+        200_948, 500_125, 500_535, 501_146, 11_000_005, 11_000_168,
+    ] {
+        no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Second));
+    }
+}
+
+/// Tokens for a site that is gone are counted by its heir, if it had not counted them.
+#[test]
+fn heirs_that_count_tokens_again_or_never_are_caught() {
+    for (rule, seed) in [(Rule::TakenIsTold, 4), (Rule::TablesAreTold, 3), (Rule::CopiesUntilTold, 777)] {
+        let plan = Plan::drawn(seed, None, Edition::Second);
+        assert_eq!(run(&plan).err(), None);
+        let wrong = Wrong { rules: Rules::without(rule), ..Wrong::default() };
+        assert!(run(&Plan { wrong, ..plan }).is_err(), "{rule:?} is not missed");
+    }
+}
+
 #[test]
 fn one_site_is_exact_whatever_fails() {
     no_failure(0..100, |seed| Plan::with_sites(seed, Some(1)));
@@ -175,6 +198,10 @@ fn more_seeds() {
         Ok("second") => |seed| Plan::drawn(seed, None, Edition::Second),
         Ok("third") => |seed| Plan::drawn(seed, None, Edition::Third),
         Ok("beside") => beside,
+        Ok("waiting") => rare::waiting,
+        Ok("mistaken") => rare::mistaken,
+        Ok("estate") => rare::losing_resets,
+        Ok("swept") => rare::swept,
         Ok("one") => |seed| Plan::with_sites(seed, Some(1)),
         _ => Plan::of,
     };

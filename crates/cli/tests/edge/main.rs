@@ -238,6 +238,13 @@ fn many_values_are_asked_for_in_several_exchanges() {
     let told = state.says(&format!("value {}", keys.join(" ")));
     let expected: Vec<String> = keys.iter().map(|key| format!("{key}\t7")).collect();
     assert_eq!(told.lines().collect::<Vec<_>>(), expected);
+    // And more than are asked for in one go.
+    let keys: Vec<String> = (0..5_000).map(|at| format!("{{t}}{at}")).collect();
+    let pipeline: String = keys.iter().map(|key| format!("INCRBY {key} 3\r\n")).collect();
+    client.write(pipeline.as_bytes()).expect("it reads");
+    keys.iter().for_each(|_| drop(client.read().expect("an answer")));
+    let told = state.says(&format!("value {}", keys.join(" ")));
+    assert_eq!(told.lines().filter(|line| line.ends_with("\t3")).count(), keys.len());
     // Nobody is there: what is printed is what the file knows, and it is said of which that is all.
     server.kill();
     let told = state.fails("value hits other-1", 2);

@@ -65,6 +65,13 @@ impl<I: Id> Desk<I> {
         self.archive.as_ref().map_or(0, |archive| archive.folded.0.len())
     }
 
+    /// The target clocks of all slots that are open here, folded ones among them. Every other one below
+    /// [`Self::target_clock`] is closed.
+    pub fn open_clocks(&self) -> impl Iterator<Item = u64> {
+        let folded = self.archive.iter().flat_map(|archive| archive.folded.0.iter());
+        self.slots.values().map(|slot| slot.target_clock).chain(folded)
+    }
+
     /// The size of the bitmap of folded slots. (Stored, distances between them are written, which is less.)
     pub fn folded_bytes(&self) -> usize {
         self.archive.as_ref().map_or(0, |archive| archive.folded.0.serialized_size())

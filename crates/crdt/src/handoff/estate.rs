@@ -110,7 +110,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Takes over a relay's estate, once: a repeated handover is the same handover. Whoever has inherited
     /// from the named heir answers for it. `None` if the estate is no business of this replica.
-    pub fn adopt<L: Ledger<Amount = A>>(
+    pub fn adopt<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         estate: &Estate<I, A>,
@@ -134,7 +134,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         answer(Some(self.id.clone()))
     }
 
-    pub(super) fn take_over<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, estate: &Estate<I, A>) {
+    pub(super) fn take_over<L: Ledger<Id = I, Amount = A>>(&mut self, ledger: &mut L, estate: &Estate<I, A>) {
         let office = self.office();
         for (name, desk) in &estate.desks {
             office.inherited.entry(name.clone()).or_insert_with(|| desk.clone());
@@ -189,7 +189,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// An heir does for the desks it inherited what steps 1 and 2 do for its own.
-    pub(super) fn serve_inherited<L: Ledger<Amount = A>>(
+    pub(super) fn serve_inherited<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
@@ -209,7 +209,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Delivers what was cached for desks that are now here.
-    fn deliver_cached<L: Ledger<Amount = A>>(&mut self, ledger: &mut L) {
+    pub fn deliver_cached<L: Ledger<Id = I, Amount = A>>(&mut self, ledger: &mut L) {
         let here = |target: &&I| self.desk_of(target).is_some();
         let names: Vec<I> =
             self.office.iter().flat_map(|office| office.cached.targets()).filter(here).cloned().collect();

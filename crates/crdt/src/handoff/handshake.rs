@@ -107,7 +107,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Merges what another replica sent. Merging an old view of oneself does nothing.
-    pub fn merge<L: Ledger<Amount = A>>(
+    pub fn merge<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
@@ -135,7 +135,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
         Tiers { ours: self.tier, theirs: view.tier }
     }
 
-    pub(super) fn eight_steps<L: Ledger<Amount = A>>(
+    pub(super) fn eight_steps<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
@@ -151,7 +151,11 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// What is left of the eight for one that is about to leave: it takes nothing from others any more.
-    fn steps_of_a_source<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, view: &View<I, A, L::Report>) {
+    fn steps_of_a_source<L: Ledger<Id = I, Amount = A>>(
+        &mut self,
+        ledger: &mut L,
+        view: &View<I, A, L::Report>,
+    ) {
         ledger.merge_vectors(self.tiers(view), &view.report);
         ledger.aggregate(self.tiers(view), &view.report);
         self.discard_tokens(view);
@@ -161,9 +165,13 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Step 1. A token whose value does not fit into the ledger is not taken: its slot stays.
-    pub(super) fn fill_slots<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, view: &View<I, A, L::Report>) {
+    pub(super) fn fill_slots<L: Ledger<Id = I, Amount = A>>(
+        &mut self,
+        ledger: &mut L,
+        view: &View<I, A, L::Report>,
+    ) {
         for token in view.tokens.iter().filter(|token| token.target == self.id) {
-            if self.desk.fits(token) && ledger.credit(&token.value).is_ok() {
+            if self.desk.fits(token) && ledger.credit(token).is_ok() {
                 self.desk.close(token);
             }
         }
@@ -197,7 +205,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Step 7. While an older token for this target is not known to be taken, there is no second one.
-    pub(super) fn create_token<L: Ledger<Amount = A>>(
+    pub(super) fn create_token<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         view: &View<I, A, L::Report>,
@@ -225,7 +233,11 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// What the paper leaves open: explicit closing, receipts for early retirement, inherited desks.
-    pub(super) fn our_steps<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, view: &View<I, A, L::Report>) {
+    pub(super) fn our_steps<L: Ledger<Id = I, Amount = A>>(
+        &mut self,
+        ledger: &mut L,
+        view: &View<I, A, L::Report>,
+    ) {
         for name in &view.closed {
             self.tokens.retain(|token| !token.has_name(name));
             self.drop_cached(&name.target, |token| token.has_name(name));

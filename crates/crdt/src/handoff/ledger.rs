@@ -3,18 +3,21 @@
 //! The handshake moves values; a ledger holds them. The paper's counter is one ledger, a map of counters the
 //! same with another tally, the rows of a shard a third.
 
+use super::slot::Token;
 use crate::{Id, Overflow, Tally};
 use std::collections::BTreeMap;
 
 /// What the [handshake](super::Handshake) needs of whatever holds the values.
 pub trait Ledger {
+    /// Names of replicas.
+    type Id: Id;
     /// What tokens carry.
     type Amount: Tally;
     /// What a view tells of the values: the input of steps 4 and 5.
     type Report;
 
     /// Counts a token's value as our own, or refuses and changes nothing: then the slot stays open.
-    fn credit(&mut self, amount: &Self::Amount) -> Result<(), Overflow>;
+    fn credit(&mut self, token: &Token<Self::Id, Self::Amount>) -> Result<(), Overflow>;
 
     /// Takes all of our own value out, into a token.
     fn withdraw(&mut self) -> Self::Amount;
@@ -99,11 +102,12 @@ pub(super) struct Owned<'a, I: Ord, T> {
 }
 
 impl<I: Id, T: Tally> Ledger for Owned<'_, I, T> {
+    type Id = I;
     type Amount = T;
     type Report = Report<I, T>;
 
-    fn credit(&mut self, amount: &T) -> Result<(), Overflow> {
-        self.ledger.own.try_add(amount)
+    fn credit(&mut self, token: &Token<I, T>) -> Result<(), Overflow> {
+        self.ledger.own.try_add(&token.value)
     }
 
     fn withdraw(&mut self) -> T {

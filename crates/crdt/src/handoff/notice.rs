@@ -106,7 +106,11 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Acts on a notice and keeps it until all servers that it names have acted on it too. False if this
     /// replica is itself about to leave; then nothing was done.
-    pub fn keep_notice<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, notice: &Notice<I, A>) -> bool {
+    pub fn keep_notice<L: Ledger<Id = I, Amount = A>>(
+        &mut self,
+        ledger: &mut L,
+        notice: &Notice<I, A>,
+    ) -> bool {
         let Phase::Active = self.phase else { return false };
         let mut pending: BTreeSet<I> = notice.servers.iter().cloned().collect();
         for done in self.act_on_notice(ledger, notice) {
@@ -121,7 +125,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
 
     /// Acts on a notice that another server passes on: tries its tokens, then drops stale slots, in this
     /// order. Returns for which of the named servers that is done; for a replica about to leave, none.
-    pub fn act_on_notice<L: Ledger<Amount = A>>(
+    pub fn act_on_notice<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         notice: &Notice<I, A>,
@@ -169,7 +173,7 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Acts again on the notices kept here, of which a token may have been refused by the ledger.
-    pub fn act_on_kept_notices<L: Ledger<Amount = A>>(&mut self, ledger: &mut L) {
+    pub fn act_on_kept_notices<L: Ledger<Id = I, Amount = A>>(&mut self, ledger: &mut L) {
         let kept: Vec<Notice<I, A>> = self
             .office
             .iter()

@@ -116,9 +116,9 @@ impl<I: Id, A: Tally> Handshake<I, A> {
     }
 
     /// Takes a token at whichever desk it is for.
-    pub(super) fn try_token<L: Ledger<Amount = A>>(&mut self, ledger: &mut L, token: &Token<I, A>) {
+    pub(super) fn try_token<L: Ledger<Id = I, Amount = A>>(&mut self, ledger: &mut L, token: &Token<I, A>) {
         let Some(desk) = self.desk_of_mut(&token.target) else { return };
-        if desk.fits(token) && ledger.credit(&token.value).is_ok() {
+        if desk.fits(token) && ledger.credit(token).is_ok() {
             desk.close(token);
         }
     }

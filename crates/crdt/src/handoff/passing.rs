@@ -13,7 +13,7 @@ use crate::algebra::Tally;
 impl<I: Id, A: Tally> Handshake<I, A> {
     /// Takes a token that another server passes on: counts it, if its slot is here, or keeps a copy, if it is for
     /// somebody else. Returns its name if its slot is closed by now, so that copies of it can be dropped.
-    pub fn take_passed_on<L: Ledger<Amount = A>>(
+    pub fn take_passed_on<L: Ledger<Id = I, Amount = A>>(
         &mut self,
         ledger: &mut L,
         token: &Token<I, A>,

@@ -80,6 +80,11 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.floor = 0;
     }
 
+    /// Leaves out tokens of which it is not to be said yet that their slots are closed.
+    pub fn retain_closed(&mut self, keep: impl Fn(&TokenName<I>) -> bool) {
+        self.closed.retain(keep);
+    }
+
     /// Says also of these tokens that their slots are closed, as was heard from those who have opened them.
     pub fn say_closed(&mut self, closed: impl IntoIterator<Item = TokenName<I>>) {
         self.closed.extend(closed);

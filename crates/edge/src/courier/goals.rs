@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Instant};
 
 use super::{Courier, Outcome};
-use crate::{NotHandedOver, RetireError, Status, SyncError, keeper::Request, promise::Promise};
+use crate::{InFlight, NotHandedOver, RetireError, Status, SyncError, keeper::Request, promise::Promise};
 
 /// Somebody waits for this, until then.
 pub(super) struct Goal {
@@ -13,14 +13,19 @@ pub(super) struct Goal {
 
 pub(super) enum GoalReply {
     Flushed(Promise<Result<(), NotHandedOver>>),
-    Retired(Promise<Result<(), RetireError>>),
+    Retired {
+        /// When the time is over, what only a relay can confirm is given up.
+        gives_up: bool,
+        /// Told what was.
+        reply: Promise<Result<Vec<InFlight>, RetireError>>,
+    },
 }
 
 impl GoalReply {
     fn fail(self, open: NotHandedOver) {
         match self {
             Self::Flushed(reply) => reply.keep(Err(open)),
-            Self::Retired(reply) => reply.keep(Err(RetireError::NotHandedOver(open))),
+            Self::Retired { reply, .. } => reply.keep(Err(RetireError::NotHandedOver(open))),
         }
     }
 }
@@ -33,7 +38,7 @@ impl Courier {
         }
         let Some(mut status) = self.status() else { return false };
         let mut goals = std::mem::take(&mut self.goals);
-        let wants_to_retire = goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired(_)));
+        let wants_to_retire = goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired { .. }));
         let stands_still = matches!(done, Some(Ok(outcome)) if !outcome.has_moved);
         if wants_to_retire && !status.is_retiring && status.waiting == 0 {
             // If a server cannot be reached to end a handoff, another one that has a copy of it takes that over.
@@ -44,20 +49,27 @@ impl Courier {
             }
         }
         let is_handed_over = status.waiting == 0 && status.in_flight.is_empty();
-        let has_retired = status.is_retiring && status.last_words == 0;
+        let has_spoken = status.is_retiring && status.last_words == 0;
+        // A site that is lost has an heir, who knows what it has counted. A relay that has lost its disk has not.
+        let for_relays: Vec<InFlight> =
+            status.in_flight.iter().filter(|it| it.is_for_relay).cloned().collect();
+        let has_retired = has_spoken && for_relays.is_empty();
         let is_final = matches!(done, Some(Err(error)) if error.is_final());
         let now = Instant::now();
         let (mut retired, mut failed) = (Vec::new(), Vec::new());
         for Goal { until, reply } in goals.drain(..) {
             match reply {
                 GoalReply::Flushed(reply) if is_handed_over => reply.keep(Ok(())),
-                GoalReply::Retired(reply) if has_retired => retired.push(reply),
+                GoalReply::Retired { reply, .. } if has_retired => retired.push(reply),
+                GoalReply::Retired { gives_up: true, reply } if has_spoken && until <= now => {
+                    retired.push(reply);
+                }
                 reply if is_final || until <= now => failed.push(reply),
                 reply => self.goals.push(Goal { until, reply }),
             }
         }
         if retired.is_empty() {
-            let waits = self.goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired(_)));
+            let waits = self.goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired { .. }));
             self.signals.is_leaving.store(waits, Ordering::Release);
             failed.into_iter().for_each(|reply| reply.fail(self.what_is_open(&status)));
             return true;
@@ -67,7 +79,7 @@ impl Courier {
         for reply in retired {
             reply.keep(match &removed {
                 Some(Err(error)) => Err(RetireError::NotRemoved(error.clone())),
-                _ => Ok(()),
+                _ => Ok(for_relays.clone()),
             });
         }
         false

@@ -82,10 +82,12 @@ impl<D: Disk> Keeper<D> {
 
     pub(super) fn status(&mut self) -> Status {
         let open = self.host.not_handed_over(EDGE);
-        let in_flight = open.tokens.iter().map(|(name, counters)| InFlight {
+        let in_flight = self.host.in_flight(EDGE).into_iter().map(|(name, deltas)| InFlight {
             server: name.to_string(),
-            address: self.identity.servers.get(name).cloned(),
-            counters: *counters,
+            address: self.identity.servers.get(&name).cloned(),
+            counters: deltas.len(),
+            amounts: deltas.iter().map(|(key, delta)| (key.bytes().to_vec(), delta.value())).collect(),
+            is_for_relay: name.site().is_none(),
         });
         Status {
             name: self.identity.name.to_string(),

@@ -164,6 +164,25 @@ fn every_counter_is_asked_for_in_turn() {
     assert_eq!(unheard, 0, "of {}", keys.len());
 }
 
+/// What no server has told of does not wait until all others were asked for again.
+#[test]
+fn a_new_counter_is_asked_for_first() {
+    let site = site();
+    let edge = in_memory(&[&site]);
+    let key = |at: usize| format!("{{tag}}{at:04}-{}", "k".repeat(400));
+    let is_unheard = |at: &usize| edge.value(key(*at)).unwrap().heard.is_none();
+    (0..2_000).for_each(|at| site.add(key(at), 1));
+    (0..1_999).for_each(|at| _ = is_unheard(&at));
+    let syncs = (1..100).find(|_| {
+        edge.sync().unwrap();
+        (0..1_999).filter(is_unheard).count() == 0
+    });
+    assert!(syncs > Some(4), "{syncs:?}");
+    assert!(is_unheard(&1_999));
+    edge.sync().unwrap();
+    assert!(!is_unheard(&1_999));
+}
+
 #[test]
 fn on_a_full_disk_nothing_is_counted_and_it_is_said() {
     let (disk, site) = (SimDisk::new(), site());

@@ -142,5 +142,6 @@ fn refusals() -> Vec<Refusal> {
         Refusal::NotBounded,
         Refusal::CannotMove("d".to_owned()),
         Refusal::NotMovedYet { site: SITE, wait_ms: 3, connected: true },
+        Refusal::NotTold { missing: vec![SITE] },
     ]
 }

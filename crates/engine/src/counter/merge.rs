@@ -77,6 +77,17 @@ impl Counter {
         }
     }
 
+    /// All that was handed over to a site, and more: of a bounded counter all that was ever parked there.
+    pub(crate) fn handed(&self, own: SiteId, site: SiteId) -> Pn {
+        match self {
+            Self::Bounded(bounded) => {
+                let row = bounded.rows().get(&site).and_then(|row| row.parked);
+                row.map(|parked| parked.taken).unwrap_or_default()
+            }
+            Self::Plain(_) | Self::Shared(_) => self.total(own, site),
+        }
+    }
+
     /// What is set aside of a site's row.
     pub(crate) fn mark(&self, site: SiteId) -> Pn {
         match self {

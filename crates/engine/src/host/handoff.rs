@@ -1,15 +1,16 @@
 //! Visits of edges and relays, and those that a relay or an edge makes.
 
+use std::collections::BTreeMap;
+
+use quipu_crdt::Tally as _;
 #[cfg(feature = "testing")]
 use quipu_crdt::handoff::Handshake;
 use quipu_storage::{Log, ShardId, Table};
 
 use super::{Host, Running, State, load};
-#[cfg(feature = "testing")]
-use crate::handoff::{Deltas, Name};
 use crate::{
     Moment, Refusal, Reply, Ticket,
-    handoff::{Answer, BadAnswer, HandoffStats, Open, RetireError, Server, Visit},
+    handoff::{Answer, BadAnswer, Deltas, HandoffStats, Name, Open, RetireError, Server, Visit},
     shard::Shard,
 };
 
@@ -34,7 +35,14 @@ impl<L: Log, T: Table> Host<L, T> {
             visit.restrict_to_a_leaf();
         }
         let here = running.shard.keys_kept_for_desks_here();
-        for key in visit.keys().map(Box::from).chain(here).collect::<Vec<Box<[u8]>>>() {
+        let to_decide = running.shard.keys_to_decide();
+        for key in visit
+            .keys()
+            .map(Box::from)
+            .chain(here)
+            .chain(to_decide.into_iter().flatten())
+            .collect::<Vec<Box<[u8]>>>()
+        {
             if let Err(refusal) = load(table, running, &key) {
                 return self.refused.replies.push((ticket, Reply::refused(refusal)));
             }
@@ -58,10 +66,16 @@ impl<L: Log, T: Table> Host<L, T> {
             if !matches!(running.state, State::Live) {
                 continue;
             }
-            let refused = running.shard.keys_of_refused();
+            let mut refused = running.shard.keys_of_refused();
+            refused.extend(running.shard.keys_kept_for_desks_here());
             // What cannot be read now is tried the next time.
             if !refused.is_empty() && refused.iter().all(|key| load(table, running, key).is_ok()) {
                 running.shard.try_last_words(id.0, now);
+            }
+            if let Some(keys) = running.shard.keys_to_decide()
+                && keys.iter().all(|key| load(table, running, key).is_ok())
+            {
+                running.shard.decide_kept(id.0, now);
             }
             if running.shard.tend(now) {
                 self.mark_pending(id);
@@ -119,6 +133,15 @@ impl<L: Log, T: Table> Host<L, T> {
     /// What a relay or an edge has not handed over.
     pub fn not_handed_over(&mut self, id: ShardId) -> Open {
         self.live_shard(id).map(|shard| shard.open()).unwrap_or_default()
+    }
+
+    /// What a relay or an edge has sent to each server and of which it is not known that it has arrived.
+    pub fn in_flight(&mut self, id: ShardId) -> BTreeMap<Name, Deltas> {
+        let mut in_flight: BTreeMap<Name, Deltas> = BTreeMap::new();
+        for token in self.live_shard(id).into_iter().flat_map(|shard| shard.in_flight()) {
+            in_flight.entry(token.target).or_default().saturating_add(&token.value);
+        }
+        in_flight
     }
 
     /// Ends counting at an edge.

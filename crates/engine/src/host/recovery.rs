@@ -7,9 +7,9 @@ use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, Table};
 use super::{Host, OpenError, Running, State};
 use crate::{
     Membership, Moment, Settings, Shard, WindowMode,
-    handoff::StoredDesk,
+    handoff::{StoredClosed, StoredDesk},
     operations::{Run, decode_page, slice_of},
-    record::{self, GONE_KEY, Gone, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
+    record::{self, CLOSED_KEY, GONE_KEY, Gone, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
     shard::{self, Stored, Unreadable},
 };
 
@@ -138,7 +138,8 @@ pub(super) fn read<T: Table>(
         None => BTreeSet::new(),
     };
     let records = recovered.records.iter().map(|record| &*record.bytes);
-    let stored = Stored { summary, runs, open, gone, desk, parked, is_empty };
+    let closed = closed(table, id)?;
+    let stored = Stored { summary, runs, open, gone, desk, closed, parked, is_empty };
     let unreadable = |why| OpenError::Unreadable { shard: id.0, why };
     let mut shard = Shard::recover(settings, membership, stored, records, now_ms).map_err(unreadable)?;
     for key in shard.keys_of_entries().iter().filter(|key| shard.lacks(key)).cloned().collect::<Vec<_>>() {
@@ -224,6 +225,31 @@ fn open_entries<T: Table>(table: &T, id: ShardId) -> Result<Vec<(u64, Logged)>, 
         after = page.next;
         if after.is_none() {
             return Ok(open);
+        }
+    }
+}
+
+/// The closed slots of other desks.
+fn closed<T: Table>(table: &T, id: ShardId) -> Result<StoredClosed, OpenError> {
+    const WHAT: &str = "the closed slots of a desk";
+    let mut closed = StoredClosed::default();
+    let mut after: Option<Vec<u8>> = None;
+    loop {
+        let prefix = CLOSED_KEY;
+        let scan = Scan { slice: Slice::KEPT, prefix, after: after.as_deref(), rows_max: HEADERS_MAX };
+        let page = table.scan(id, scan)?;
+        for (key, row) in page.rows.iter().filter(|(_, row)| !row.bytes.is_empty()) {
+            if key == CLOSED_KEY {
+                closed.tables = record::decode_row(&row.bytes).map_err(unreadable(id, WHAT))?;
+                continue;
+            }
+            let desk = record::closed_desk(key).ok_or_else(|| minicbor::decode::Error::message("a key"));
+            let slots = record::decode_row(&row.bytes).map_err(unreadable(id, WHAT))?;
+            closed.desks.insert(desk.map_err(unreadable(id, WHAT))?, slots);
+        }
+        after = page.next;
+        if after.is_none() {
+            return Ok(closed);
         }
     }
 }

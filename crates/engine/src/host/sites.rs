@@ -40,15 +40,12 @@ pub struct Unfinished {
     /// Tokens and last words that edges and relays have left here for others, and that have not arrived there: what they
     /// carry may be nowhere else.
     pub kept: u64,
-    /// Slots here of edges and relays that are in the middle of a handoff, or never came back.
-    pub slots: u64,
 }
 
 impl Unfinished {
-    /// Has everything come to its end that this site can bring to an end? Whether those come who have slots it cannot
-    /// know.
+    /// Has everything come to its end? What edges and relays have in the middle of a handoff its heir goes on with.
     pub fn is_nothing(&self) -> bool {
-        let Self { commands, operations, behind, kept, slots: _ } = self;
+        let Self { commands, operations, behind, kept } = self;
         *commands == 0 && *operations == 0 && *kept == 0 && behind.is_empty()
     }
 }

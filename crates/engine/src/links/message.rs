@@ -42,7 +42,7 @@ use crate::{
     SiteId,
     counter::Row,
     entry::{Entry, What},
-    handoff::PassedOn,
+    handoff::{DeskTable, PassedOn},
     operations::OperationHash,
 };
 
@@ -96,6 +96,9 @@ pub struct Message {
     /// Which runs of their sites have written the streams that it has pieces of.
     #[n(12)]
     pub(crate) runs: Option<Vec<StreamRuns>>,
+    /// Which slots are closed at the desks of a site, with the piece of its stream that this is a change of.
+    #[n(16)]
+    pub(crate) tables: Option<Vec<DeskTable>>,
     /// Rights that the receiver is to pass on.
     #[n(15)]
     pub(crate) moves: Option<Vec<MoveAsk>>,

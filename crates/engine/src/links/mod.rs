@@ -164,7 +164,8 @@ impl Links {
             (What::Counted(_), What::Counted(_)) => Some(known.number),
             _ => None,
         });
-        if known == Some(entry.number) {
+        let is_here = self.origins.get(&site).is_some_and(|it| it.open.contains_key(&entry.number));
+        if known == Some(entry.number) || is_here {
             return;
         }
         match &entry.what {
@@ -180,7 +181,7 @@ impl Links {
                     self.origins.entry(of).or_default().remove_provisional(&entry.key, applied);
                 }
             }
-            What::Cancelled(_) => {}
+            What::Cancelled(_) | What::Taken(_) => {}
         }
         if let Some(number) = known {
             self.unlist(site, number, entry.hash);
@@ -269,7 +270,7 @@ impl Links {
     pub(crate) fn kept_by(&self, hash: OperationHash) -> Option<SiteId> {
         let cancellations = self.entries(hash).filter_map(|(_, entry)| match &entry.what {
             What::Cancelled(cancellation) => Some(cancellation.kept_by),
-            What::Counted(_) => None,
+            What::Counted(_) | What::Taken(_) => None,
         });
         cancellations.min()
     }
@@ -297,7 +298,15 @@ impl Links {
 
     /// Does this site answer for what another one has left open? Once all that stay have the same of it.
     pub(crate) fn answers_for(&self, site: SiteId) -> bool {
-        site == self.site || (self.membership.holder(site) == self.site && self.is_closed(site))
+        // What an heir that was removed, too, had of it is part of that one's row.
+        let mut at = site;
+        while let Some(heir) = self.membership.removed.get(&at).filter(|_| at != self.site) {
+            if !self.is_closed(at) {
+                return false;
+            }
+            at = *heir;
+        }
+        at == self.site
     }
 
     /// Is all that anybody knows of a removed site here? Only what is said under the present membership counts: who has

@@ -30,6 +30,7 @@ pub(crate) enum SharedPart {
 #[derive(Debug)]
 pub(crate) struct WrittenPart {
     origin: SiteId,
+    after: u64,
     to: u64,
     bytes: Vec<u8>,
     /// For whoever takes it in without a link between.
@@ -41,6 +42,14 @@ impl SharedPart {
         match self {
             Self::Read(part) => part.origin,
             Self::Written(part) => part.origin,
+        }
+    }
+
+    /// The position that it begins after.
+    pub(crate) fn after(&self) -> u64 {
+        match self {
+            Self::Read(part) => part.from,
+            Self::Written(part) => part.after,
         }
     }
 
@@ -172,7 +181,13 @@ impl Rows {
         if let Some(position) = rows_after {
             head(&mut bytes, NUMBER, *position);
         }
-        SharedPart::Written(Arc::new(WrittenPart { origin: *origin, to: *to, bytes, read: OnceLock::new() }))
+        SharedPart::Written(Arc::new(WrittenPart {
+            origin: *origin,
+            after: *from,
+            to: *to,
+            bytes,
+            read: OnceLock::new(),
+        }))
     }
 }
 

@@ -22,7 +22,11 @@ fn may_be_ahead(counter: &Counter, ends: &BTreeMap<SiteId, u64>) -> bool {
     match counter {
         Counter::Plain(_) => false,
         Counter::Shared(_) => !counter.rows_ahead(ends).is_empty(),
-        Counter::Bounded(bounded) => Bounded::rows(bounded).keys().any(|site| ends.contains_key(site)),
+        Counter::Bounded(bounded) => {
+            // That its definition has taken effect stands in no row.
+            let creator = std::iter::once(bounded.definition().creator());
+            Bounded::rows(bounded).keys().chain(creator).any(|site| ends.contains_key(site))
+        }
     }
 }
 
@@ -68,7 +72,7 @@ impl Shard {
         if self.told_up_to.is_none() {
             let untold: Vec<SiteId> = self.links.untold().collect();
             untold.into_iter().for_each(|site| self.links.origins.entry(site).or_default().is_told = true);
-            self.links.speak_up();
+            self.speak_up();
             self.moved = true;
         }
     }

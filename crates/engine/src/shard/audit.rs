@@ -10,7 +10,11 @@ use quipu_crdt::{
 
 use super::{Shard, tally};
 use crate::{
-    Moment, SiteId, Unfinished, counter::Counter, counters::Index, handoff::HandoffStats,
+    Moment, SiteId, Unfinished,
+    counter::Counter,
+    counters::Index,
+    entry::{Entry, What},
+    handoff::HandoffStats,
     operations::OperationHash,
 };
 
@@ -123,6 +127,11 @@ impl Shard {
         is_lost: bool,
     ) {
         let Some(index) = self.counters.find(key) else { return };
+        if is_lost && !matches!(self.counters.get(index).counter, Some(Counter::Bounded(_))) {
+            // Its rows witness nothing.
+            self.suspects.insert(key.into(), Suspicion::Lost(self.settings.site));
+            return;
+        }
         let id = hash.half();
         self.change_witnesses(index, |bounded| match is_heir {
             true => bounded.witness(Witness { id, at_s: 0, fate: Fate::TakenBack }),
@@ -166,7 +175,7 @@ impl Shard {
             counted: if *site == self.settings.site { self.counted_here() } else { origin.counted },
             position: origin.position,
             settled: origin.settled,
-            open: origin.open.len() as u64,
+            open: self.open_of(*site),
         });
         ShardAudit {
             shard,
@@ -176,6 +185,18 @@ impl Shard {
             sites: sites.collect(),
             suspicious: (!self.suspects.is_empty()).then(|| self.suspicious()),
         }
+    }
+
+    /// Entries of a site that are not settled. Those of tokens that a removed one has taken in part stay for as long as the rest
+    /// may come.
+    fn open_of(&self, site: SiteId) -> u64 {
+        let Some(origin) = self.links.origins.get(&site) else { return 0 };
+        let is_removed = self.links.membership.removed.contains_key(&site);
+        let waits = |entry: &&Entry| match &entry.what {
+            What::Taken(taken) => !is_removed || self.is_wholly_taken(entry.hash, taken),
+            What::Counted(_) | What::Cancelled(_) => true,
+        };
+        origin.open.values().filter(waits).count() as u64
     }
 
     /// As many as one needs to find out more.
@@ -213,9 +234,8 @@ impl Shard {
             let missing = own.position.saturating_sub(peer.received(self.settings.site));
             *sum.behind.entry(*site).or_default() += missing;
         }
-        let HandoffStats { slots, cached, notices, .. } = self.desk.stats();
+        let HandoffStats { cached, notices, .. } = self.desk.stats();
         sum.kept += cached + notices;
-        sum.slots += slots;
     }
 
     /// Has this site, which joins, everything that the others had when they listed it?

@@ -8,7 +8,7 @@ use quipu_crdt::{
 
 use super::{Shard, Ticket, passing::Luggage, room::usable, tally};
 use crate::{
-    Moment, Refusal, Reply,
+    Moment, Refusal, Reply, Rule,
     counter::{Counter, growth},
     counters::Index,
     coverage::{Branch, reached},
@@ -38,19 +38,35 @@ impl<'a> Rows<'a> {
     pub(super) fn handing_over(shard: &'a mut Shard, to: u16, shards: u16, now: Moment) -> Self {
         Self { shard, now, refused: false, handing_to: Some((to, shards)) }
     }
+
+    /// Counts these of a token's counters.
+    pub(super) fn credit_some(
+        &mut self,
+        token: &Token<Name, Deltas>,
+        deltas: &Deltas,
+    ) -> Result<(), Overflow> {
+        let credited = match self.shard.has_room_to_note() || deltas.is_empty() {
+            true => self.shard.credit(deltas, self.now),
+            false => Err(Overflow),
+        };
+        match credited {
+            Ok(()) => self.shard.note_taken(token, deltas),
+            Err(Overflow) => {
+                reached(Branch::CreditRefused);
+                self.refused = true;
+            }
+        }
+        credited
+    }
 }
 
 impl Ledger for Rows<'_> {
+    type Id = Name;
     type Amount = Deltas;
     type Report = Readings;
 
-    fn credit(&mut self, deltas: &Deltas) -> Result<(), Overflow> {
-        let credited = self.shard.credit(deltas, self.now);
-        if credited.is_err() {
-            reached(Branch::CreditRefused);
-            self.refused = true;
-        }
-        credited
+    fn credit(&mut self, token: &Token<Name, Deltas>) -> Result<(), Overflow> {
+        self.credit_some(token, &token.value)
     }
 
     fn withdraw(&mut self) -> Deltas {
@@ -81,7 +97,12 @@ impl Shard {
     }
 
     fn answer_visit(&mut self, shard: u16, visit: Visit, leaf: bool, now: Moment) -> Result<Answer, Refusal> {
-        let Visit { view, opening, asks, notice, passed_on } = visit;
+        let Visit { mut view, opening, asks, notice, passed_on } = visit;
+        if self.is_unheard() && self.settings.rules.keep(Rule::HeardOpensSlots) {
+            // Should this be an old copy, its slots would have the clocks of others, which are closed by now.
+            reached(Branch::SlotWaitsForPeer);
+            view.want_no_slot();
+        }
         if self.is_joining() {
             return Err(Refusal::Joining);
         }
@@ -128,6 +149,7 @@ impl Shard {
         if let Some(passed_on) = passed_on.filter(|_| !leaf) {
             self.take_passed_on(shard, visitor, *passed_on, now);
         }
+        self.decide_kept(shard, now);
         let readings = asks.into_iter().map(|key| {
             let reading = self.reading(&key);
             (key, reading)
@@ -139,6 +161,7 @@ impl Shard {
         closed.iter().for_each(|name| _ = handshake.token_closed(name));
         let mut view = self.settings.rules.answer(handshake.reply_to(&view, readings, false));
         view.say_closed(closed);
+        view.retain_closed(|name| self.may_say_closed(name));
         let mut luggage = Luggage::new();
         // An edge sees at which servers its tokens are; it has few.
         view.retain_copies(|token| leaf && token.source == visitor || luggage.admits(token));
@@ -289,9 +312,12 @@ impl Shard {
         let mut handshake = self.desk.take(shard);
         reached(Branch::LastWordsAgain);
         let clients: Vec<Name> = handshake.notices().map(|(notice, _)| *notice.client()).collect();
-        handshake.act_on_kept_notices(&mut Rows::taking(self, now));
+        let mut rows = Rows::taking(self, now);
+        let kept: Vec<Name> = handshake.cached().map(|token| token.source).collect();
+        handshake.deliver_cached(&mut rows);
+        handshake.act_on_kept_notices(&mut rows);
         self.desk.put_back(shard, handshake);
-        self.desk.note(shard, clients, Guest::default());
+        self.desk.note(shard, clients.into_iter().chain(kept), Guest::default());
         if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
         }
@@ -314,6 +340,7 @@ impl Shard {
         self.desk.fold((now.unix_ms / 1000).saturating_sub(ttl_s), FOLD_LOOKS);
         self.count_all_parked(now);
         self.let_gone_servers_be();
-        self.desk.is_changed() || !self.touched.is_empty()
+        self.look_at_table();
+        self.desk.is_changed() || !self.touched.is_empty() || self.has_moved()
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     Add, Added, Membership, Moment, OperationId, Outcome, Refusal, Rule, SiteId,
     counter::{Counter, pn},
     coverage::{Branch, reached},
-    entry::{Cancellation, Count, Entry, Part, What},
+    entry::{Cancellation, Count, Entry, Part, Taken, What},
     operations::{Admitted, Counted, Operation, OperationHash, elsewhere, made_ms, slice_of},
     record::{GONE_KEY, Gone, GoneEntries, Logged, encode_row},
 };
@@ -135,7 +135,7 @@ impl Shard {
     }
 
     /// The number of a change of the own stream.
-    fn next_number(&mut self) -> u64 {
+    pub(super) fn next_number(&mut self) -> u64 {
         self.summary.changes += 1;
         let (number, alone) = (self.summary.changes, self.links.is_alone());
         let own = self.links.own_mut();
@@ -178,11 +178,15 @@ impl Shard {
                 .iter()
                 .filter(|part| part.site == site)
                 .all(|part| self.total(key, site, part.amount) >= part.end),
+            What::Taken(Taken { end, .. }) => self.counter(key).is_some_and(|counter| {
+                let handed = counter.handed(self.settings.site, site);
+                handed.added >= end.added && handed.subtracted >= end.subtracted
+            }),
         }
     }
 
     /// Writes an entry into the own log.
-    fn log(&mut self, hash: OperationHash, key: &[u8], what: What) {
+    pub(super) fn log(&mut self, hash: OperationHash, key: &[u8], what: What) {
         let number = self.next_number();
         let entry = Entry { number, hash, key: key.into(), what };
         self.keep(self.settings.site, entry);
@@ -379,11 +383,16 @@ impl Shard {
     /// Has everybody who counted the operation, but one, taken that back? And does everybody know?
     fn is_resolved(&self, entry: &Entry, acknowledged: u64) -> bool {
         let (own, hash) = (self.settings.site, entry.hash);
+        if let What::Taken(_) = &entry.what {
+            // All counters of a token together: what is left of its entries says that the slot is closed.
+            let mut of_token = self.links.entries(hash).filter(|(site, _)| *site == own);
+            return of_token.all(|(_, entry)| entry.number <= acknowledged);
+        }
         if let What::Cancelled(Cancellation { of, .. }) = &entry.what {
             // What an heir has taken back for a removed site it would take back again, were that forgotten before what the
             // removed site has said.
             let speaks_of_it = |site: SiteId, it: &Entry| match &it.what {
-                What::Counted(_) => site == *of,
+                What::Counted(_) | What::Taken(_) => site == *of,
                 What::Cancelled(cancellation) => site != own && cancellation.of == *of,
             };
             return *of == own || !self.links.entries(hash).any(|(site, it)| speaks_of_it(site, it));
@@ -451,7 +460,11 @@ impl Shard {
         {
             origin.gone.push(number);
         }
-        let What::Counted(count) = entry.what else { return };
+        let count = match entry.what {
+            What::Counted(count) => count,
+            What::Taken(taken) => return self.close_slot(taken),
+            What::Cancelled(_) => return,
+        };
         if is_cancelled {
             reached(Branch::CancelledRetires);
             return;

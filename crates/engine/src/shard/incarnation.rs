@@ -67,6 +67,7 @@ impl Shard {
     pub(crate) fn begin_incarnation(&mut self, new: SiteId) -> Vec<Vec<u8>> {
         crate::coverage::reached(crate::coverage::Branch::IncarnationBegun);
         let (old, counted) = (self.settings.site, self.counted_here());
+        self.closed.begin_incarnation(old, self.own_closed());
         let unheard = self.summary.unheard.filter(|_| self.undoes());
         let origin = self.links.origins.entry(old).or_default();
         origin.counted = counted;

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod audit;
+mod closed;
 mod creation;
 #[cfg(feature = "testing")]
 mod fingerprint;
@@ -45,7 +46,7 @@ use crate::{
     counter::{Counter, growth, pn},
     counters::{Counters, Entry, Flags, Index, VERSION_MAX},
     coverage::{Branch, reached},
-    handoff::{Desk, Key, Name, StoredDesk},
+    handoff::{ClosedSlots, Desk, Key, Name, StoredClosed, StoredDesk},
     links::{Changed, Links},
     operations::{Counted, Operation, OperationHash, Operations, Run},
     record::{self, Before, Books, Contents, Logged, Summary, Undone},
@@ -106,6 +107,8 @@ pub(crate) struct Stored {
     pub(crate) gone: BTreeSet<(SiteId, u64)>,
     /// Handoffs, by the shard that they are with.
     pub(crate) desk: BTreeMap<u16, StoredDesk>,
+    /// Closed slots of other desks.
+    pub(crate) closed: StoredClosed,
     /// Counters under which something is parked.
     pub(crate) parked: BTreeSet<Key>,
     /// The table has no counters: what is not in memory does not exist.
@@ -146,6 +149,7 @@ pub struct Shard {
     /// What several peers are sent.
     last_part: Option<send::LastPart>,
     desk: Desk,
+    closed: ClosedSlots,
     pending: Pending,
     passing: Passing,
     waiting: Waiting,
@@ -180,6 +184,7 @@ impl Shard {
                 Some(transient) => Desk::new(transient.name, transient.tier),
                 None => Desk::new(Name::of_site(settings.site), 0),
             },
+            closed: ClosedSlots::new(stored.closed),
             pending: Pending::default(),
             passing: Passing::default(),
             waiting: Waiting::default(),
@@ -248,7 +253,8 @@ impl Shard {
         shard.retire_settled(now_ms);
         shard.note_joining();
         shard.begin_unheard();
-        shard.links.speak_up();
+        shard.look_at_table();
+        shard.speak_up();
         Ok(shard)
     }
 
@@ -298,6 +304,9 @@ impl Shard {
             self.operations.remember(operation, now_ms);
         }
         self.unsaved_before.extend(contents.before);
+        if let Some(closed) = contents.closed {
+            self.closed.replay(closed);
+        }
         self.entries_unsaved |= !contents.entries.is_empty();
         for Logged { site, entry } in contents.entries {
             self.links.insert(site, entry);
@@ -339,7 +348,8 @@ impl Shard {
     pub fn follow(&mut self, membership: &Membership) {
         self.links.follow(membership.clone());
         self.told_up_to = None;
-        self.links.speak_up();
+        self.look_at_table();
+        self.speak_up();
         // A command may wait for rights of whom this site is the heir now, or for somebody who is gone.
         self.waiting.is_woken = self.settings.rules.keep(Rule::ResumedAsNew);
         self.note_joining();
@@ -648,7 +658,8 @@ impl Shard {
     pub fn seal(&mut self, now_ms: u64) -> Sealed {
         let mut outputs = mem::take(&mut self.outputs);
         self.operations.seal();
-        self.moved |= self.desk.is_changed();
+        self.renew_table();
+        self.moved |= self.desk.is_changed() || self.closed.is_changed();
         if self.touched.is_empty() && self.counted.is_empty() && self.logged.is_empty() && !self.moved {
             self.committed();
             return Sealed { record: None, rows: 0, outputs };
@@ -671,11 +682,13 @@ impl Shard {
             let entry = counters.get(*index);
             (&*entry.key, entry.version(), entry.counter.as_ref())
         });
-        let handed = self.desk.seal();
+        let (handed, closed) = (self.desk.seal(), self.closed.seal());
+        let (summary, counted, logged) = (&self.summary, &self.counted, &self.logged);
         let record =
-            record::encode_record(&self.summary, changes, &self.counted, &self.logged, &handed, &before);
+            record::encode_record(summary, changes, counted, logged, &handed, &before, closed.as_ref());
         self.unsaved_before.extend(before);
         let rows = self.touched.len() + self.counted.len() + self.logged.len() + handed.len();
+        let rows = rows + closed.map_or(0, |closed| closed.len());
         for index in mem::take(&mut self.touched) {
             self.counters.flag(index, |flags| flags.touched = false);
             self.note_suspect(index);
@@ -709,6 +722,7 @@ impl Shard {
             || self.operations.unsaved() > 0
             || self.entries_unsaved
             || self.desk.is_unsaved()
+            || self.closed.is_unsaved()
             || !self.unsaved_before.is_empty()
             || self.links.is_stored_in_vain()
     }
@@ -728,6 +742,7 @@ impl Shard {
         let mut writes = self.operations.capture(self.summary.changes, now_ms);
         writes.extend(self.capture_entries(self.summary.changes + 1, position));
         writes.extend(self.desk.capture(self.summary.changes));
+        writes.extend(self.closed.capture(self.summary.changes));
         writes.extend(self.capture_before());
         self.sort_unsaved();
         self.unsaved_sorted = 0;
@@ -822,7 +837,7 @@ impl Shard {
 
     /// Is there something to be stored, though no command asks for it?
     pub(crate) fn has_moved(&self) -> bool {
-        self.moved
+        self.moved || self.closed.is_due()
     }
 
     /// The highest slice that the table may have rows of.

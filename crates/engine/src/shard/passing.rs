@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{Shard, handoff::Rows};
 use crate::{
-    EXCHANGE_BYTES_MAX, Moment, Rule, SiteId,
+    EXCHANGE_BYTES_MAX, Membership, Moment, Rule, SiteId,
     coverage::{Branch, reached},
     handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
@@ -158,7 +158,7 @@ impl Shard {
         let peers = &self.links.peers;
         // Who has a link to the target is not known, so all are told for whom there is none here.
         let is_for_site = |target: Name| {
-            target.site().is_some_and(|target| {
+            self.site_for(target).is_some_and(|target| {
                 target == site || peers.get(&target).is_some_and(|peer| !peer.connected)
             })
         };
@@ -245,8 +245,12 @@ impl Shard {
         if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
         }
-        self.passing.remember(&closed, &done);
-        self.tell_others(from, &closed, &done);
+        closed_here.retain(|name| self.may_say_closed(name));
+        done_here.retain(|done| {
+            let of_client = |notice: &&Notice| *notice.client() == done.client;
+            notices.iter().filter(of_client).all(|notice| self.may_say_done(notice, done))
+        });
+        self.is_heard_of(from, &closed, &done);
         // Also if there is nothing to tell yet: it waits for that.
         self.passing.of(from).tell(&closed_here, &done_here);
     }
@@ -270,21 +274,38 @@ impl Shard {
         if !self.desk.keeps_for_others() || self.settings.transient.is_some() {
             return; // A relay does not know who belongs to the cluster.
         }
-        let members = &self.links.membership.members;
-        let is_gone = |server: &Name| server.site().is_some_and(|site| !members.contains(&site));
+        let Membership { members, removed, .. } = &self.links.membership;
+        // For one that was removed its heir decides.
+        let is_known = |site: SiteId| members.contains(&site) || removed.contains_key(&site);
+        let is_gone = |server: &Name| server.site().is_some_and(|site| !is_known(site));
+        // One that was lost before it could tell which of its slots were closed: what it has not to say of tokens is done.
+        let is_mute = |server: &Name| {
+            let is_heir = |site: SiteId| removed.contains_key(&site) && self.links.answers_for(site);
+            server.site().is_some_and(is_heir) && !self.decides_for(server)
+        };
         let gone = self.desk.handshakes().flat_map(|(shard, handshake)| {
             let notices = handshake.notices();
             notices.flat_map(move |(notice, pending)| {
                 let client = *notice.client();
-                pending.iter().map(move |server| (shard, NoticeDone { client, server: *server }))
+                pending.iter().map(move |server| {
+                    let has_token = notice.tokens().iter().any(|token| token.target == *server);
+                    (shard, has_token, NoticeDone { client, server: *server })
+                })
             })
         });
-        let gone: Vec<_> = gone.filter(|(_, done)| is_gone(&done.server)).collect();
-        for (shard, done) in gone {
+        let is_done = |has_token: bool, server: &Name| is_gone(server) || !has_token && is_mute(server);
+        let gone: Vec<_> = gone.filter(|(_, has_token, done)| is_done(*has_token, &done.server)).collect();
+        for (shard, _, done) in gone {
             reached(Branch::LastWordsToGone);
             self.desk.handshake(shard).notice_done(&done);
             self.desk.note(shard, [done.client], Guest::default());
         }
+    }
+
+    /// Tokens are closed here, and last words acted on: what was news is told to all.
+    pub(super) fn is_heard_of(&mut self, from: Name, closed: &[TokenName], done: &[NoticeDone]) {
+        self.passing.remember(closed, done);
+        self.tell_others(from, closed, done);
     }
 
     /// What was news here is told to all.

@@ -6,7 +6,7 @@ use crate::{
     counter::{Counter, Merged},
     counters::VERSION_MAX,
     coverage::{Branch, reached},
-    entry::Entry,
+    entry::{Entry, What},
     handoff::Name,
     links::{
         Carried, CarriedEntry, Changed, KeyRow, Part, Received, SharedPart, StreamRuns, Sweep, Swept, WireRow,
@@ -51,6 +51,7 @@ impl Shard {
         self.be_heard();
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
+        self.take_tables(message.tables.take().unwrap_or_default());
         let has_news = !message.parts.is_empty() || message.sweep.is_some() || message.answer == Some(true);
         let is_behind = self.can_tell(from, &message);
         let Message { parts, sweep, carried, runs, .. } = message;
@@ -370,6 +371,15 @@ impl Shard {
         Ok(())
     }
 
+    /// Is this an entry of a token of which other counters are not noted?
+    fn is_taken_in_part(&self, site: SiteId, number: u64) -> bool {
+        let entry = self.links.origins.get(&site).and_then(|origin| origin.open.get(&number));
+        entry.is_some_and(|entry| match &entry.what {
+            What::Taken(taken) => !self.is_wholly_taken(entry.hash, taken),
+            What::Counted(_) | What::Cancelled(_) => false,
+        })
+    }
+
     /// All that a removed site has counted is settled, and this one answers for it: others, and a copy that is put back and
     /// has entries which are settled, hear of it.
     fn tell_settled(&mut self, removed: SiteId) {
@@ -423,7 +433,8 @@ impl Shard {
                 let counts = self.links.counts(hash);
                 let others_are_cancelled =
                     counts.iter().skip(1).all(|(site, _)| self.links.is_cancelled(hash, *site));
-                if are_all_here && all_have_it && others_are_cancelled {
+                if are_all_here && all_have_it && others_are_cancelled && !self.is_taken_in_part(site, number)
+                {
                     reached(Branch::SettledRemoved);
                     self.retire(site, number, now);
                 }

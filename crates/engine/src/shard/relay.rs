@@ -7,7 +7,7 @@ use quipu_crdt::handoff::RetireError;
 
 use super::{Shard, Ticket, handoff::Rows, passing::Luggage};
 use crate::{
-    Moment, Refusal, Reply,
+    Moment, Refusal, Reply, Rule,
     handoff::{Adoption, Estate, Guest, Key, Name, Notice, Opening, Retirement, Round, Server},
 };
 
@@ -78,6 +78,13 @@ impl Shard {
         let guest = Guest { since_s: now.unix_ms / 1000, opening: Opening::default() };
         self.desk.note(shard, names, guest);
         self.desk.note_archives(shard);
+        self.look_at_table();
+        let missing = self.who_lack_table();
+        let is_here = adoption.adopted_by == Some(self.desk.name());
+        if is_here && !missing.is_empty() && self.settings.rules.keep(Rule::TablesAreTold) {
+            // Should this site be lost, another one is to answer for the relay.
+            return Err(Refusal::NotTold { missing });
+        }
         Ok(adoption)
     }
 

@@ -173,6 +173,7 @@ impl Shard {
         let carried = self.carried_for(site, &parts, sweep.as_ref());
         let streams = parts.iter().map(|made| made.part.origin());
         let runs = self.runs_of(streams.chain(sweep.iter().map(|sweep| sweep.origin)));
+        let tables = self.tables_in(parts.iter().map(|made| &made.part));
         let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
         self.note_sent(site, sweep.as_ref(), tells, now_ms);
         self.wake_for(site, &Reasons { owes_settled: false, ..reasons }, is_held);
@@ -191,6 +192,7 @@ impl Shard {
             asks,
             passed_on,
             epoch: self.links.told_epoch,
+            tables: (!tables.is_empty()).then_some(tables),
             answer: (is_unheard || (reasons.wants_answer && reasons.was_silent)).then_some(true),
             moves,
         })

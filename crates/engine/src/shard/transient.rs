@@ -349,7 +349,10 @@ impl Shard {
             let mut targets = handshake.tokens().iter().map(|token| token.target);
             let has_token = if chosen { targets.len() > 0 } else { targets.any(|name| name == server.name) };
             let has_words = chosen && handshake.last_words().is_some();
-            if (has_slot || has_token || has_words) && !self.pending.said.contains(&shard) {
+            // What is for a relay only that one can confirm: if its disk is lost, nobody else knows.
+            let waits_for_relay = chosen && handshake.tokens().iter().any(|it| it.target.site().is_none());
+            if waits_for_relay || (has_slot || has_token || has_words) && !self.pending.said.contains(&shard)
+            {
                 due.insert(shard);
             }
         }
@@ -369,14 +372,23 @@ impl Shard {
         let asked: Vec<&Key> =
             if chosen { self.pending.seen.keys().filter(is_here).collect() } else { Vec::new() };
         let from = self.pending.next_ask.get(&shard).copied().unwrap_or(0);
-        let (asks, next_ask) = in_turn(&asked, from);
+        let (mut asks, mut next_ask) = in_turn(&asked, from);
+        if asks.len() < asked.len() {
+            // What no server has told of yet does not wait for its turn.
+            let is_new = |key: &&Key| self.pending.seen.get(key.bytes()).is_some_and(|seen| !seen.is_heard);
+            let new: Vec<&Key> = asked.into_iter().filter(is_new).collect();
+            if !new.is_empty() {
+                (asks, next_ask) = (in_turn(&new, 0).0, from);
+            }
+        }
         if chosen {
             self.pending.next_ask.insert(shard, next_ask);
         }
         let handshake = self.desk.handshake(shard);
         let view =
             handshake.view(&Addressee { id: &name, tier, stands_for: &[] }, Readings::new(), wants_slot);
-        let notice = handshake.last_words().filter(|_| chosen).cloned();
+        let is_said = self.pending.said.contains(&shard);
+        let notice = handshake.last_words().filter(|_| chosen && !is_said).cloned();
         Visit { view, opening, asks, notice, passed_on: None }
     }
 
@@ -418,6 +430,11 @@ impl Shard {
             self.hear_parent(shard, server.name, answer, now);
         }
         Ok(())
+    }
+
+    /// What tokens carry of which it is not known that they were taken.
+    pub(crate) fn in_flight(&self) -> impl Iterator<Item = &Token> {
+        self.desk.handshakes().flat_map(|(_, handshake)| handshake.tokens())
     }
 
     /// What has not been handed over.

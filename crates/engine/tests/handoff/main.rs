@@ -3,6 +3,8 @@
 
 mod bounded;
 mod folding;
+mod gone;
+mod lazy;
 mod leaving;
 mod relays;
 mod same_steps;

@@ -28,6 +28,7 @@ pub(crate) struct Node {
     settings: Settings,
     membership: Membership,
     shards: Vec<ShardId>,
+    flush: Flush,
     memory: Memory,
     pub(crate) host: Host<MemoryLog, MemoryTable>,
     openings: u64,
@@ -41,7 +42,11 @@ impl Node {
 
     /// One of several.
     pub(crate) fn one_of(count: u16, number: u16) -> Self {
-        let settings = Settings { site: site(number), ..Settings::default() };
+        Self::one_of_with(count, number, Settings::default())
+    }
+
+    pub(crate) fn one_of_with(count: u16, number: u16, settings: Settings) -> Self {
+        let settings = Settings { site: site(number), ..settings };
         Self::new(settings, shards().all().collect(), Membership::of((1..=count).map(site)))
     }
 
@@ -69,8 +74,36 @@ impl Node {
 
     fn new(settings: Settings, shards: Vec<ShardId>, membership: Membership) -> Self {
         let memory = Memory::new();
-        let host = open(&memory, settings, &membership, &shards, 0);
-        Self { settings, membership, shards, memory, host, openings: 0 }
+        let flush = Flush::Now;
+        let host = open(&memory, settings, &membership, &shards, flush, 0);
+        Self { settings, membership, shards, flush, memory, host, openings: 0 }
+    }
+
+    /// Answers clients before what they count is on the device.
+    pub(crate) fn lazy(mut self) -> Self {
+        self.flush = Flush::Later;
+        self.restart(0);
+        self
+    }
+
+    /// From now on its shards cannot store anything.
+    pub(crate) fn break_store(&self) {
+        self.memory.crash();
+    }
+
+    /// From now on these belong to the cluster.
+    pub(crate) fn follow(&mut self, membership: &Membership) {
+        self.membership = membership.clone();
+        self.host.set_membership(membership);
+    }
+
+    /// There are links to all others.
+    pub(crate) fn connect_all(&mut self) {
+        let others: Vec<SiteId> = self.membership.members.iter().copied().collect();
+        others
+            .into_iter()
+            .filter(|site| *site != self.settings.site)
+            .for_each(|site| self.host.connected(site));
     }
 
     /// What it has to say to other sites.
@@ -97,7 +130,7 @@ impl Node {
         if let Some(transient) = &mut self.settings.transient {
             transient.opening = Opening { count: self.openings, drawn: self.openings };
         }
-        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, now_ms);
+        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, self.flush, now_ms);
     }
 
     pub(crate) fn server(&self) -> Server {
@@ -144,7 +177,7 @@ impl Node {
         for record in &found.records {
             store.commit(&[Batch { shard, record: record.clone() }], Flush::Now);
         }
-        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, now_ms);
+        self.host = open(&self.memory, self.settings, &self.membership, &self.shards, self.flush, now_ms);
         self
     }
 
@@ -320,9 +353,10 @@ fn open(
     settings: Settings,
     membership: &Membership,
     shards: &[ShardId],
+    flush: Flush,
     now_ms: u64,
 ) -> Host<MemoryLog, MemoryTable> {
-    let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, Flush::Now);
+    let mut host = Host::new(Store::new(memory.log(), memory.table()), None, settings, flush);
     host.set_membership(membership);
     for peer in membership.members.iter().filter(|peer| **peer != settings.site) {
         host.connected(*peer);

@@ -180,6 +180,9 @@ fn kind(refusal: &Refusal) -> (StatusCode, &'static str, &'static str) {
         Refusal::OldCopy(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "old-copy", "This site runs from an old copy of its folder")
         }
+        Refusal::NotTold { .. } => {
+            (StatusCode::SERVICE_UNAVAILABLE, "not-told", "Other sites have to hear of it first")
+        }
         Refusal::SiteLeaves => {
             (StatusCode::SERVICE_UNAVAILABLE, "leaving", "This site is about to leave the cluster")
         }

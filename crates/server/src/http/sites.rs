@@ -57,8 +57,6 @@ pub struct DrainingFacts {
     pub behind: Vec<BehindFacts>,
     /// Tokens and last words of edges and relays that have not arrived where they are meant to.
     pub kept: u64,
-    /// Slots of edges and relays that are in the middle of a handoff, or never came back.
-    pub slots: u64,
 }
 
 /// A site that lacks some of another one's changes.
@@ -79,7 +77,6 @@ impl DrainingFacts {
             operations: draining.operations,
             behind: draining.behind.iter().map(behind).collect(),
             kept: draining.kept,
-            slots: draining.slots,
         }
     }
 }

@@ -150,7 +150,7 @@ pub struct Draining {
     #[n(4)]
     #[cbor(default)]
     pub kept: u64,
-    /// Slots of edges and relays that are in the middle of a handoff, or never came back. It waits for them for a while.
+    /// Always 0: it does not wait for those who have slots. (Earlier versions told how many.)
     #[n(5)]
     #[cbor(default)]
     pub slots: u64,

@@ -117,7 +117,8 @@ fn write_refusal(refusal: &Refusal, reply: &mut Reply<'_>) {
         | Refusal::BadVisit(_)
         | Refusal::OtherServer { .. }
         | Refusal::Copy { .. }
-        | Refusal::CannotRetire(_) => "HANDOFF",
+        | Refusal::CannotRetire(_)
+        | Refusal::NotTold { .. } => "HANDOFF",
         Refusal::TooManyPending { .. } | Refusal::Leaving => "PENDING",
         Refusal::NoSite(_) => "NOSITE",
         Refusal::NotStored(_) => "NOTSTORED",
@@ -331,5 +332,18 @@ mod tests {
         let text = refused(Refusal::Unsettled { max: 9, waiting_for: vec![SECOND] });
         assert!(text.starts_with("-UNSETTLED ") && text.contains("site 2.1"), "{text}");
         assert!(refused(Refusal::Reserved { by: SECOND }).starts_with("-RESERVED site 2.1 "));
+    }
+
+    #[test]
+    fn a_site_that_does_not_count_has_a_word_for_the_reason() {
+        for (refusal, word) in [
+            (Refusal::Removed("it was removed".into()), "-REMOVED "),
+            (Refusal::OldCopy("it is an old copy".into()), "-OLDCOPY "),
+            (Refusal::SiteLeaves, "-LEAVING "),
+            (Refusal::NotStored("the disk is full".into()), "-NOTSTORED "),
+        ] {
+            let text = written(Form::Add, &Answer::Refused(refusal));
+            assert!(text.starts_with(word), "{text}");
+        }
     }
 }

@@ -18,13 +18,9 @@ impl Node {
     ) -> Result<Exchanged, ExchangeTrouble> {
         self.check_home(&exchange)?;
         let (ours, shards) = (self.shared.board().cluster(), self.shared.shards);
-        let Exchange { mut visits, .. } = exchange;
+        let Exchange { visits, .. } = exchange;
         if let Some(why) = self.shared.board().stopped().filter(|_| !visits.is_empty()) {
             return Err(ExchangeTrouble::NotNow(format!("{why}; nothing was handed over")));
-        }
-        if self.shared.council.leaving.takes_no_writes() {
-            // What has a slot here is taken. For the rest there are other sites.
-            visits.iter_mut().for_each(|(_, visit)| visit.view.want_no_slot());
         }
         let is_sound = visits.iter().all(|(shard, visit)| {
             *shard < shards.count() && visit.speaks_only_of(|key| shards.of(key) == ShardId(*shard))

@@ -6,11 +6,7 @@
 
 use std::{
     collections::BTreeSet,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use quipu_engine::{
@@ -29,10 +25,6 @@ use crate::{
     links::{Behind, Draining, Frame},
 };
 
-/// So long a site that leaves waits for edges and relays that have slots there. Edges come again after 30 seconds at most,
-/// unless they are gone, and those may come back years later.
-const SLOTS_WAIT_MAX: Duration = Duration::from_secs(45);
-
 /// Whether this site is to leave.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -42,8 +34,6 @@ pub(super) struct Leaving {
     changes: AtomicU64,
     /// It is to leave, or has said so and not taken it back yet.
     takes_no_writes: AtomicBool,
-    /// Since when it is to leave, in this run.
-    since: Mutex<Instant>,
     changed: Notify,
 }
 
@@ -53,7 +43,6 @@ impl Leaving {
             wanted: AtomicBool::new(wanted),
             changes: AtomicU64::new(0),
             takes_no_writes: AtomicBool::new(wanted),
-            since: Mutex::new(Instant::now()),
             changed: Notify::new(),
         }
     }
@@ -69,17 +58,11 @@ impl Leaving {
         self.takes_no_writes.load(Ordering::Acquire)
     }
 
-    /// Those who are in the middle of a handoff have had time to come back.
-    fn has_waited_for_slots(&self) -> bool {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).elapsed() > SLOTS_WAIT_MAX
-    }
-
     /// People want this. The council's lock is held, and [`Self::follow`] comes next. Is it news?
     pub(super) fn set_wanted(&self, leaves: bool) -> bool {
         let is_news = self.wanted.swap(leaves, Ordering::AcqRel) != leaves;
         if is_news {
             self.changes.fetch_add(1, Ordering::AcqRel);
-            *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
         is_news
     }
@@ -278,10 +261,10 @@ pub(super) async fn attend(node: &Node) {
         return;
     }
     let Some(unfinished) = node.unfinished().await else { return };
-    let is_drained = unfinished.is_nothing() && (unfinished.slots == 0 || leaving.has_waited_for_slots());
-    let Unfinished { commands, operations, behind, kept, slots } = unfinished;
+    let is_drained = unfinished.is_nothing();
+    let Unfinished { commands, operations, behind, kept } = unfinished;
     let behind = behind.into_iter().map(|(site, changes)| Behind { site, changes }).collect();
-    shared.tell_draining(Draining { leaves: true, commands, operations, behind, kept, slots });
+    shared.tell_draining(Draining { leaves: true, commands, operations, behind, kept, slots: 0 });
     if is_drained {
         log(shared.take_step(|council| match leaving.changes.load(Ordering::Acquire) == changes {
             true => council.leave(),
@@ -306,7 +289,6 @@ impl Node {
             sum.commands += part.commands;
             sum.operations += part.operations;
             sum.kept += part.kept;
-            sum.slots += part.slots;
             for (site, changes) in part.behind {
                 *sum.behind.entry(site).or_default() += changes;
             }

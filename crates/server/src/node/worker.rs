@@ -342,10 +342,11 @@ impl Worker {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
             }
+            // A site that leaves takes nothing any more: what it told its peers is all, and its heir goes by that.
             Mail::Visit { answer, .. } | Mail::Adopt { answer, .. }
-                if self.shared.board().stopped().is_some() =>
+                if self.shared.why_not_counting().is_some() =>
             {
-                let refusal = self.shared.board().refusal().unwrap_or(Refusal::NotHere);
+                let refusal = self.shared.why_not_counting().unwrap_or(Refusal::NotHere);
                 // Whoever asked may have gone.
                 let _ = answer.send(Answer::Refused(refusal));
             }

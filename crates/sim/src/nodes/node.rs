@@ -235,18 +235,10 @@ pub(super) fn with_command<R>(handed: &Handed, does: impl FnOnce(Command<'_>) ->
     let Handed { key, call, .. } = handed;
     let producer = call.producer.to_be_bytes();
     let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
-    let action = match (call.act, operation) {
-        (Act::Add { amount, beyond, .. }, operation) => {
-            Action::Add { add: Add { beyond, ..Add::of(amount) }, operation }
-        }
-        (Act::Get, _) => Action::Get,
-        (Act::Reset { to }, _) => Action::Reset { to },
-        (Act::Create { wait_ms, spread }, _) => {
-            Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
-        }
-        (Act::Move(it), _) => Action::Move(it),
-        (Act::Outcome, Some(operation)) => Action::Outcome(operation),
-        (Act::Inspect | Act::Outcome, _) => Action::Inspect,
+    let action = match call.act {
+        // One site has nobody to wait for.
+        Act::Add { amount, beyond, .. } => Action::Add { add: Add { beyond, ..Add::of(amount) }, operation },
+        _ => call.action(key, operation),
     };
     does(Command { key: &key.name, action })
 }

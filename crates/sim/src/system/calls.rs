@@ -1,7 +1,7 @@
 //! What clients ask for: counters, calls, and attempts to make them.
 
 use crate::core::Millis;
-use quipu_engine::{Beyond, Limits, Move, Shards, SiteId, Spread};
+use quipu_engine::{Action, Add, Beyond, Limits, Move, OperationId, Shards, SiteId, Spread};
 use quipu_storage::ShardId;
 
 /// Where wall clocks begin: some day in 2025.
@@ -84,13 +84,55 @@ pub(crate) struct Id {
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Act {
-    Add { amount: i64, beyond: Beyond, remote_ms: Millis },
+    /// The limit is the call's own: the value does not go beyond it in the direction of the amount.
+    Add {
+        amount: i64,
+        limit: Option<i64>,
+        beyond: Beyond,
+        remote_ms: Millis,
+    },
     Get,
-    Reset { to: Option<i64> },
-    Create { wait_ms: Millis, spread: SpreadWay },
+    Reset {
+        to: Option<i64>,
+    },
+    Create {
+        wait_ms: Millis,
+        spread: SpreadWay,
+    },
     Inspect,
     Outcome,
     Move(Move),
+    Mistake(Mistake),
+}
+
+/// A call that is refused, whatever else happens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mistake {
+    /// Reads a counter without a name.
+    NoName,
+    /// Deletes a counter with bounds.
+    ResetOfBounded,
+    /// Adds more than a value can be.
+    TooMuch,
+    /// Gives bounds to a counter that has counted without.
+    LateBounds,
+    /// Makes an operation again with another amount.
+    OtherAmount(i64),
+}
+
+impl Mistake {
+    fn action(self, operation: Option<OperationId<'_>>) -> Action<'_> {
+        match self {
+            Self::NoName => Action::Get,
+            Self::ResetOfBounded => Action::Reset { to: None },
+            Self::TooMuch => Action::Add { add: Add::of(i64::MAX), operation: None },
+            Self::LateBounds => {
+                let limits = Limits { minimum: Some(0), maximum: None, initial: 0 };
+                Action::Create { limits, spread: Spread::Creator, wait_ms: 0 }
+            }
+            Self::OtherAmount(amount) => Action::Add { add: Add::of(amount), operation },
+        }
+    }
 }
 
 /// Who holds the rights of a new counter.
@@ -127,6 +169,25 @@ impl Call {
     /// May it wait for other sites before it changes something?
     pub(crate) fn may_wait(&self) -> bool {
         matches!(self.act, Act::Create { .. } | Act::Move(_) | Act::Add { remote_ms: 1.., .. })
+    }
+
+    /// As the engine knows it.
+    pub(crate) fn action<'a>(&self, key: &Key, operation: Option<OperationId<'a>>) -> Action<'a> {
+        match (self.act, operation) {
+            (Act::Add { amount, limit, beyond, remote_ms }, operation) => {
+                let (lower, upper) = (limit.filter(|_| amount < 0), limit.filter(|_| amount > 0));
+                Action::Add { add: Add { amount, lower, upper, beyond, remote_ms }, operation }
+            }
+            (Act::Get, _) => Action::Get,
+            (Act::Reset { to }, _) => Action::Reset { to },
+            (Act::Create { wait_ms, spread }, _) => {
+                Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
+            }
+            (Act::Move(it), _) => Action::Move(it),
+            (Act::Outcome, Some(operation)) => Action::Outcome(operation),
+            (Act::Inspect | Act::Outcome, _) => Action::Inspect,
+            (Act::Mistake(mistake), operation) => mistake.action(operation),
+        }
     }
 }
 
@@ -166,8 +227,11 @@ impl Attempt {
 impl std::fmt::Display for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.act {
-            Act::Add { amount, beyond, remote_ms } => {
+            Act::Add { amount, limit, beyond, remote_ms } => {
                 write!(f, "add {amount}")?;
+                if let Some(limit) = limit {
+                    write!(f, " up to {limit}")?;
+                }
                 if beyond != Beyond::Refuse {
                     write!(f, " {beyond:?}")?;
                 }
@@ -184,6 +248,7 @@ impl std::fmt::Display for Call {
             }
             Act::Inspect => write!(f, "inspect")?,
             Act::Outcome => write!(f, "outcome")?,
+            Act::Mistake(mistake) => write!(f, "mistake {mistake:?}")?,
         }
         match &self.id {
             Some(id) => write!(f, " id {}/{}", self.producer, String::from_utf8_lossy(&id.bytes)),

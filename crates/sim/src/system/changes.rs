@@ -35,6 +35,10 @@ pub enum Feature {
     Hasty,
     /// Rights of bounded counters that are spread and moved.
     Moves,
+    /// Adds to counters without bounds that name limits.
+    Limits,
+    /// Calls that are refused.
+    Mistakes,
     /// Messages as bytes.
     Bytes,
     /// Too little memory.
@@ -57,7 +61,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, with their names.
-    pub const ALL: [(Self, &str); 21] = [
+    pub const ALL: [(Self, &str); 23] = [
         (Self::Plain, "plain"),
         (Self::Ids, "ids"),
         (Self::Bounded, "bounded"),
@@ -70,6 +74,8 @@ impl Feature {
         (Self::Stale, "stale"),
         (Self::Hasty, "hasty"),
         (Self::Moves, "moves"),
+        (Self::Limits, "limits"),
+        (Self::Mistakes, "mistakes"),
         (Self::Bytes, "bytes"),
         (Self::Eviction, "eviction"),
         (Self::Skews, "skews"),
@@ -96,6 +102,8 @@ impl Feature {
             Self::Stale => work.stale = 0.0,
             Self::Hasty => work.hasty = false,
             Self::Moves => work.moves = 0.0,
+            Self::Limits => work.limits = 0.0,
+            Self::Mistakes => work.mistakes = 0.0,
             Self::Bytes => plan.encoded = false,
             Self::Eviction => plan.memory_bytes = 16 << 20,
             Self::Skews => plan.skews_ms.fill(0),

@@ -5,7 +5,7 @@ use super::plan::{Mix, Work};
 use crate::core::Millis;
 use quipu_crdt::testing::Random;
 use quipu_engine::{Beyond, Move, Right, SiteId};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// So many operations that a client is done with are kept to be tried again long after.
 const STALE_MAX: usize = 8;
@@ -32,6 +32,8 @@ pub(crate) struct Client {
     pub(crate) random: Random,
     /// For what it does with rights, besides.
     rights: Random,
+    /// For its mistakes, and the limits that it names.
+    pub(crate) whims: Random,
     /// Timers of an earlier turn mean nothing any more.
     pub(crate) turn: u32,
     pub(crate) waiting: Option<Waiting>,
@@ -50,15 +52,19 @@ pub(crate) struct Client {
 pub(crate) struct Pool {
     pub(crate) keys: Vec<Key>,
     /// By kind, the counters in use.
-    plain: Vec<usize>,
+    pub(crate) plain: Vec<usize>,
     ids: Vec<usize>,
-    bounded: Vec<usize>,
-    resets: Vec<usize>,
+    pub(crate) bounded: Vec<usize>,
+    pub(crate) resets: Vec<usize>,
     /// Counters that only grow, for edges: those of clients, if they have any.
     for_edges: Vec<usize>,
     /// Counters that were created, or are there already.
     pub(crate) ready: Vec<bool>,
     operations: usize,
+    /// Counters, and sites that have told that they have counted without bounds, or that there are bounds.
+    pub(crate) used: BTreeSet<(usize, usize)>,
+    /// The last operations that were counted, and where.
+    pub(crate) counted: VecDeque<(usize, usize)>,
     /// Over which the counters are spread.
     shards: u16,
     room: i64,
@@ -123,11 +129,13 @@ impl Client {
     pub(crate) fn new(number: usize, home: usize, seed: u64) -> Self {
         let random = Random::stream(seed, &format!("system: client {number}"));
         let rights = Random::stream(seed, &format!("system: rights of client {number}"));
+        let whims = Random::stream(seed, &format!("system: whims of client {number}"));
         Self {
             number,
             home,
             random,
             rights,
+            whims,
             turn: 0,
             waiting: None,
             last: None,
@@ -219,7 +227,7 @@ impl Client {
         }
     }
 
-    fn call(&self, key: usize, act: Act, id: Option<Id>, now: Millis) -> Call {
+    pub(crate) fn call(&self, key: usize, act: Act, id: Option<Id>, now: Millis) -> Call {
         let producer = u32::try_from(self.number).expect("few clients");
         Call { key, act, id, producer, since_ms: now }
     }
@@ -243,7 +251,18 @@ impl Client {
     fn add(&mut self, from: i64, to: i64) -> Act {
         let span = usize::try_from(to - from + 1).expect("a small span");
         let amount = from + i64::try_from(self.random.below(span)).expect("below the span");
-        Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 }
+        Act::Add { amount, limit: None, beyond: Beyond::Refuse, remote_ms: 0 }
+    }
+
+    /// The same add, now and then with a limit of its own, at which it is counted in part or not at all.
+    fn within_limits(&mut self, add: Act, work: &Work) -> Act {
+        let Act::Add { amount, remote_ms, .. } = add else { return add };
+        if work.limits == 0.0 || amount == 0 || !self.whims.chance(work.limits) {
+            return add;
+        }
+        let limit = Some(*self.whims.pick(&[0, 3, 10]) * amount.signum());
+        let beyond = *self.whims.pick(&[Beyond::Skip, Beyond::Saturate, Beyond::Refuse]);
+        Act::Add { amount, limit, beyond, remote_ms }
     }
 
     fn with_id(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
@@ -257,6 +276,7 @@ impl Client {
             }
             _ => {
                 let add = self.add(-5, 9);
+                let add = self.within_limits(add, work);
                 let id = self.id(key, pool, work, now);
                 self.call(key, add, Some(id), now)
             }
@@ -284,12 +304,19 @@ impl Client {
         match self.random.below(10) {
             0 => self.call(key, Act::Get, None, now),
             1 => self.call(key, Act::Inspect, None, now),
-            2 => self.call(key, Act::Add { amount, beyond: Beyond::Saturate, remote_ms }, None, now),
-            3..6 => self.call(key, Act::Add { amount, beyond: Beyond::Refuse, remote_ms }, None, now),
+            2 => self.call(
+                key,
+                Act::Add { amount, limit: None, beyond: Beyond::Saturate, remote_ms },
+                None,
+                now,
+            ),
+            3..6 => {
+                self.call(key, Act::Add { amount, limit: None, beyond: Beyond::Refuse, remote_ms }, None, now)
+            }
             _ => {
                 let id = self.id(key, pool, work, now);
                 let beyond = self.beyond(work);
-                self.call(key, Act::Add { amount, beyond, remote_ms }, Some(id), now)
+                self.call(key, Act::Add { amount, limit: None, beyond, remote_ms }, Some(id), now)
             }
         }
     }
@@ -315,7 +342,7 @@ impl Client {
 
     fn resets(&mut self, pool: &mut Pool, work: &Work, now: Millis) -> Call {
         let place = self.random.below(pool.resets.len());
-        let add = |amount| Act::Add { amount, beyond: Beyond::Refuse, remote_ms: 0 };
+        let add = |amount| Act::Add { amount, limit: None, beyond: Beyond::Refuse, remote_ms: 0 };
         match self.random.below(20) {
             0..2 => self.call(pool.resets[place], Act::Get, None, now),
             2..5 => self.call(pool.resets[place], Act::Reset { to: None }, None, now),

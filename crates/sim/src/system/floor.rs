@@ -16,8 +16,8 @@ const CHECKPOINTS_MS: Millis = 130_000;
 const ASKED_MAX: usize = 20;
 /// Rows of a shard that stand for no counter: what it says of itself, the time, and a list of settled entries.
 const OTHER_ROWS: usize = 3;
-/// Rows that stand for no edge and no relay, of a shard to which some have come.
-const DESK_ROWS: usize = 3;
+/// Rows that stand for no edge and no relay, of a shard to which some have come; and that tell whose closed slots are known.
+const DESK_ROWS: usize = 4;
 /// So many rows are looked at in one go.
 const PAGE_ROWS: usize = 1_000;
 
@@ -92,8 +92,10 @@ fn rows(world: &World, site: usize, shard: ShardId) -> Result<(), String> {
 
 /// What is kept of handoffs: the clocks, what is folded, what is parked, and slots that may stay.
 fn desk_rows(world: &World) -> usize {
+    // The closed slots of every site that was ever there, and of every relay.
+    let desks = world.membership.members.len() + world.membership.removed.len() + world.relays_leaving();
     if world.plan.fleet.is_empty() {
-        return 0;
+        return 1 + desks;
     }
-    DESK_ROWS + usize::try_from(world.may_be_kept()).unwrap_or(usize::MAX)
+    DESK_ROWS + desks + usize::try_from(world.may_be_kept()).unwrap_or(usize::MAX)
 }

@@ -29,7 +29,8 @@ pub enum Edition {
     First,
     /// And those that came later.
     Second,
-    /// Copies of sites that run beside their originals, and calls that are refused.
+    /// Copies of sites that run beside their originals, adds with limits of their own, calls that are
+    /// refused, and checkpoints at odd times.
     Third,
 }
 
@@ -124,6 +125,10 @@ pub struct Work {
     /// How likely a client moves rights of a bounded counter, instead of counting; where some do, the rights of new
     /// counters are spread in different ways.
     pub moves: f64,
+    /// How likely an operation with an id on a counter without bounds names a limit of its own.
+    pub limits: f64,
+    /// How likely a client, instead of something new, asks for what is always refused.
+    pub mistakes: f64,
     /// How likely a request or an answer is lost.
     pub loss: f64,
     /// How likely a request comes late.
@@ -282,6 +287,14 @@ impl Plan {
 
     /// What came with the third edition.
     fn draw_third(&mut self) {
+        let whims = &mut Random::stream(self.seed, "system: whims");
+        self.work.limits = some(whims, 0.5, &[0.1, 0.5]);
+        self.work.mistakes = some(whims, 0.5, &[0.02, 0.1]);
+        let checkpoints =
+            Trouble::draw_checkpoints(&mut Random::stream(self.seed, "system: checkpoints"), self);
+        self.troubles.extend(checkpoints);
+        self.troubles
+            .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
         let random = &mut Random::stream(self.seed, "system: third edition");
         if let Some(beside) = Trouble::draw_beside(random, self) {
             self.run_beside(beside);
@@ -416,6 +429,8 @@ pub(crate) fn work(random: &mut Random) -> Work {
         room: choose(random, &[1, 10, 100, 10_000]),
         hasty: random.chance(0.2),
         moves: 0.0,
+        limits: 0.0,
+        mistakes: 0.0,
         loss: some(random, 0.6, &[0.01, 0.1, 0.3]),
         late: some(random, 0.4, &[0.01, 0.1]),
         late_ms_max: choose(random, &[100, 1_000]),

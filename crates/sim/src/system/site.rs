@@ -1,13 +1,13 @@
 //! One site: the real engine over a store in memory. Everything that the simulation asks of the engine is asked here.
 
-use super::calls::{Act, Call, Key, unix_ms};
+use super::calls::{Act, Call, Key, Mistake, unix_ms};
 use super::plan::Plan;
 use super::wrong::Wrong;
 use crate::core::Millis;
 use quipu_engine::handoff::{HandoffStats, Name, Server};
 use quipu_engine::{
-    Action, Add, BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released,
-    Reply, Rule, Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
+    BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released, Reply, Rule,
+    Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
@@ -318,21 +318,15 @@ impl Site {
         let moment = self.moment(now);
         let producer = call.producer.to_be_bytes();
         let operation = call.id.as_ref().map(|id| OperationId { producer: &producer, id: &id.bytes });
-        let action = match (call.act, operation) {
-            (Act::Add { amount, beyond, remote_ms }, operation) => {
-                Action::Add { add: Add { beyond, remote_ms, ..Add::of(amount) }, operation }
-            }
-            (Act::Get, _) => Action::Get,
-            (Act::Reset { to }, _) => Action::Reset { to },
-            (Act::Create { wait_ms, spread }, _) => {
-                Action::Create { limits: key.limits, spread: spread.get(), wait_ms }
-            }
-            (Act::Move(it), _) => Action::Move(it),
-            (Act::Outcome, Some(operation)) => Action::Outcome(operation),
-            (Act::Inspect | Act::Outcome, _) => Action::Inspect,
-        };
         let host = self.host.as_mut().expect("calls go to processes");
-        host.submit(key.shard, Ticket(ticket as u64), Command { key: &key.name, action }, moment);
+        let is_named = call.act != Act::Mistake(Mistake::NoName);
+        let name: &[u8] = if is_named { &key.name } else { b"" };
+        host.submit(
+            key.shard,
+            Ticket(ticket as u64),
+            Command { key: name, action: call.action(key, operation) },
+            moment,
+        );
     }
 
     /// Makes durable what was submitted and received, and hands out what may be known then.
@@ -352,6 +346,13 @@ impl Site {
         let mut released = Released::default();
         host.maintain(moment, &mut released);
         Worked { replies: released.replies, wrote: false }
+    }
+
+    /// Brings the table up to date. Between commits.
+    pub(super) fn checkpoint(&mut self, now: Millis) {
+        let moment = self.moment(now);
+        let Some(host) = &mut self.host else { return };
+        self.shards.all().for_each(|shard| host.checkpoint(shard, moment));
     }
 
     /// Flushes if it is time. Returns when it will be.

@@ -65,6 +65,11 @@ pub enum Trouble {
         /// After so many rows.
         rows: usize,
     },
+    /// A site brings its table up to date, whatever waits in it.
+    Checkpoint {
+        /// The site.
+        site: usize,
+    },
     /// A site takes no more calls, waits until the others have all that it wrote, and leaves for good.
     Leave {
         /// The site.
@@ -174,6 +179,8 @@ const KINDS: [Kind; 11] = [
 
 /// The most troubles of one run.
 const TROUBLES_MAX: usize = 24;
+/// The most checkpoints at odd times.
+const CHECKPOINTS_MAX: usize = 12;
 /// The most sites that join.
 const JOINS_MAX: usize = 2;
 
@@ -185,6 +192,7 @@ impl Trouble {
             | Self::CrashInCommit { site, .. }
             | Self::Disk { site, .. }
             | Self::Table { site, .. }
+            | Self::Checkpoint { site }
             | Self::Leave { site, .. }
             | Self::Join { site }
             | Self::Lose { site, .. }
@@ -199,7 +207,7 @@ impl Trouble {
     }
 
     /// Does a site go on without something that it has acknowledged, or not at all?
-    pub(super) fn forgets(self) -> bool {
+    pub fn forgets(self) -> bool {
         matches!(self, Self::Lose { .. } | Self::LoseTwo { .. } | Self::Restore { .. } | Self::Beside { .. })
     }
 
@@ -267,6 +275,22 @@ impl Trouble {
         let at_ms = 500 + random.bits() % (plan.active_ms / 2);
         let (age_ms, away_ms) = (*random.pick(&[0, 200, 1_000, 3_000]), *random.pick(&[0, 50, 1_000]));
         Some(Planned { at_ms, trouble: Self::Beside { site, age_ms, away_ms } })
+    }
+
+    /// Checkpoints, in some seeds. By themselves sites make one when they start, and then once in a minute. Some fail half-way.
+    pub(super) fn draw_checkpoints(random: &mut Random, plan: &Plan) -> Vec<Planned> {
+        if !random.chance(0.5) {
+            return Vec::new();
+        }
+        let mut planned = Vec::new();
+        for _ in 0..=random.below(CHECKPOINTS_MAX) {
+            let (site, at_ms) = (random.below(plan.sites), random.bits() % plan.active_ms);
+            if random.chance(0.2) {
+                planned.push(Planned { at_ms, trouble: Self::Table { site, rows: random.below(4) } });
+            }
+            planned.push(Planned { at_ms, trouble: Self::Checkpoint { site } });
+        }
+        planned
     }
 
     /// A trouble for one of so many sites.

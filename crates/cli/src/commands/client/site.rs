@@ -230,7 +230,6 @@ fn what_is_open(draining: &Value) -> String {
         ("operations", "operations are not settled"),
         ("commands", "commands wait for other sites"),
         ("kept", "tokens or last words of edges and relays have not arrived"),
-        ("slots", "slots of edges and relays are open"),
     ] {
         let count = number(&draining[name]);
         if count > 0 {

@@ -12,7 +12,9 @@ Examples:
 
 Exit code 1 if it does not succeed by the deadline: standard error says what is open, and everything that is stays in the
 file, for the next command. `retire` removes the file only when everything is handed over and a server has promised to tell
-the others that this edge will not come again; what counted once here counts no more then, so run it when you are done.";
+the others that this edge will not come again; what counted once here counts no more then, so run it when you are done.
+What is on its way to a relay only that relay can confirm. If its disk is lost, nobody can tell whether that was counted: the
+command fails and names the amounts, until --give-up.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -30,8 +32,23 @@ pub(super) fn flush(args: &Args) -> Result<(), Failure> {
     edge.flush(args.deadline).map_err(Failure::failed)
 }
 
-pub(super) fn retire(args: &Args) -> Result<(), Failure> {
+#[derive(clap::Args)]
+pub(crate) struct RetireArgs {
+    #[command(flatten)]
+    args: Args,
+    /// At the deadline, give up what is on its way to a relay that has not confirmed it: it may never be counted
+    #[arg(long)]
+    give_up: bool,
+}
+
+pub(super) fn retire(RetireArgs { args, give_up }: &RetireArgs) -> Result<(), Failure> {
     args.state.must_exist()?;
     let edge = args.state.open_online()?;
-    edge.retire(args.deadline).map_err(Failure::failed)
+    if !give_up {
+        return edge.retire(args.deadline).map_err(Failure::failed);
+    }
+    for given_up in edge.retire_giving_up(args.deadline).map_err(Failure::failed)? {
+        eprintln!("given up, on its way to the relay {}: {}", given_up.server, given_up.list());
+    }
+    Ok(())
 }

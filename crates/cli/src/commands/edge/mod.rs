@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Hand over everything, or say what is still open
     Flush(hand_over::Args),
     /// Hand over everything, say goodbye to servers, and remove the file
-    Retire(hand_over::Args),
+    Retire(hand_over::RetireArgs),
     /// Print what waits to be handed over, without asking anybody
     Status(status::Args),
 }

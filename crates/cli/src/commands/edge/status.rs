@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     say(format_args!("cluster    {cluster}"))?;
     say(format_args!("openings   {}", status.openings))?;
     say(format_args!("waiting    {}", counters(status.waiting)))?;
-    for InFlight { server, address, counters: carried } in &status.in_flight {
+    for InFlight { server, address, counters: carried, .. } in &status.in_flight {
         let address = address.as_deref().unwrap_or("its address is not known");
         say(format_args!("in flight  {} for {server}, {address}", counters(*carried)))?;
     }

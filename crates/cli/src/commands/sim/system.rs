@@ -37,7 +37,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
     /// Which draws make the plan of a seed: 1, as seeds were at first; 2 and 3, with the kinds of work and trouble that came
-    /// later (3: copies of a site that run beside it)
+    /// later (3: copies of a site that run beside it, adds with limits, calls that are refused)
     #[arg(long, value_name = "N", default_value = "2")]
     edition: Edition,
     /// Sites, instead of as many as the seed says
@@ -58,8 +58,8 @@ pub(crate) struct Args {
     /// Only these of the seed's troubles, by number; "none" for none
     #[arg(long, value_name = "LIST", value_parser = troubles)]
     troubles: Option<Numbers>,
-    /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, moves, bytes,
-    /// eviction, skews, shards, interval, edges (and relays), relays, edge-faults, folding
+    /// Switch off: plain, ids, bounded, resets, loss, duplication, reordering, client-loss, late, stale, hasty, moves, limits,
+    /// mistakes, bytes, eviction, skews, shards, interval, edges (and relays), relays, edge-faults, folding
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     without: Vec<Feature>,
     /// When a seed fails, look for a smaller plan that fails too

@@ -124,7 +124,7 @@ fn a_step_done_wrongly_is_caught() {
             with_steps(r, v, |s| {
                 for token in s.view.tokens().iter().filter(|token| token.target == s.handshake.id) {
                     if s.handshake.desk.slots.remove(&token.source).is_some() {
-                        s.ledger.credit(&token.value).expect("small numbers");
+                        s.ledger.credit(token).expect("small numbers");
                     }
                 }
                 s.run(&[2, 3, 4, 5, 6, 7, 8]);
@@ -138,7 +138,7 @@ fn a_step_done_wrongly_is_caught() {
             with_steps(r, v, |s| {
                 for token in s.view.tokens().iter().filter(|token| token.target == s.handshake.id) {
                     if s.handshake.desk.fits(token) {
-                        s.ledger.credit(&token.value).expect("small numbers");
+                        s.ledger.credit(token).expect("small numbers");
                     }
                 }
                 s.run(&[2, 3, 4, 5, 6, 7, 8]);

@@ -70,13 +70,18 @@ impl Node {
 
     /// Leaves to a parent what the shards keep for others, where no other heir was named.
     pub(super) async fn leave_estates(&self, parent: &Caller, server: Server) -> Result<(), Trouble> {
+        // A parent that has to tell others first says so of each shard.
+        let mut refused = Ok(());
         for Leaving { shard, retirement, .. } in self.stop_shards().await.unwrap_or_default() {
             let Retirement { is_stopped, named, heir, .. } = retirement;
             if is_stopped && heir.is_none() && named.is_none_or(|named| named == server.name) {
-                self.leave_estate(parent, server, shard).await?;
+                match self.leave_estate(parent, server, shard).await {
+                    Err(Trouble::Lost(why)) => refused = Err(Trouble::Lost(why)),
+                    left => left?,
+                }
             }
         }
-        Ok(())
+        refused
     }
 
     async fn leave_estate(&self, parent: &Caller, server: Server, shard: ShardId) -> Result<(), Trouble> {

@@ -5,11 +5,13 @@
 //! - [`reads`]: counters that only grow never go backwards at a site, and include its own writes.
 //! - [`bounds`]: no bound is crossed, at any site, at any time, or in the sum over all sites.
 //! - [`answers`]: what is said about an operation is always the same.
+//! - [`mistakes`]: what cannot be done is refused.
 //! - [`resets`]: what a reset has seen is gone, and what it cannot have seen is there.
 
 pub(super) mod answers;
 pub(super) mod bounds;
 pub(crate) mod counting;
+pub(super) mod mistakes;
 pub(super) mod reads;
 pub(super) mod resets;
 
@@ -92,6 +94,7 @@ pub(crate) fn all(plan: &Plan) -> Vec<Box<dyn Check>> {
         Box::new(reads::Reads::new(plan)),
         Box::new(bounds::Bounds::default()),
         Box::new(answers::Answers::new(plan)),
+        Box::new(mistakes::Mistakes),
         Box::new(resets::Resets::default()),
     ]
 }

@@ -23,9 +23,16 @@ pub(in crate::system) enum Standing {
     /// It is there, or whoever has taken its place.
     There,
     /// A site that is gone; of what it has counted others know this much.
-    Gone { known: u64 },
+    Gone {
+        known: u64,
+        /// And so is its first heir, who may have counted it since.
+        is_heir_gone: bool,
+    },
     /// A relay that nobody answers for: its heir is gone.
-    Orphaned,
+    Orphaned {
+        /// It has heard that its heir had taken over, and others knew it.
+        has_left: bool,
+    },
 }
 
 /// One edge or relay, from its beginning to its end.
@@ -162,12 +169,6 @@ impl Ledger {
         self.leftovers.iter().chain(in_use).collect::<BTreeSet<_>>().len() as u64
     }
 
-    /// How many tokens were ever made for somebody who is not there any more.
-    pub(in crate::system) fn for_the_gone(&self, standing: impl Fn(Name, u16) -> Standing) -> u64 {
-        let is_gone = |token: &&TokenKey| standing(token.2, token.1) != Standing::There;
-        self.tokens.keys().filter(is_gone).count() as u64
-    }
-
     /// By counter, what must have come to the sites by now, and what may have. Rows of bounded counters may have come ahead
     /// of the stream of a site that is gone.
     pub(in crate::system) fn balance(
@@ -221,15 +222,28 @@ impl Sent {
             Some(Ended::Retired) => self.copies.is_empty(),
             Some(Ended::Lost) => false,
         };
+        // An heir that is gone, too, may have said that it had counted it; or the one that is gone has kept its last words
+        // and could not count it.
+        let is_left = source == Some(Ended::Retired) && self.copies.is_empty() && self.perhaps;
+        let is_heir_gone = matches!(target, Standing::Gone { is_heir_gone: true, .. });
+        let was_heard =
+            is_left || is_heir_gone || self.copies.iter().any(|name| standing(*name) != Standing::There);
         let is_somewhere = source_has_it || self.is_taken || is_kept;
         let may_be = is_somewhere || self.perhaps || !self.copies.is_empty();
         match target {
             Standing::There if is_somewhere => Fate::Counted,
             Standing::There if may_be => Fate::Perhaps,
-            Standing::Gone { known } if self.upto.is_some_and(|upto| upto <= known) => Fate::Counted,
-            Standing::Gone { known } if self.after >= known => Fate::Not,
-            Standing::Orphaned if self.is_taken => Fate::Counted,
-            Standing::Gone { .. } | Standing::Orphaned if may_be => Fate::Perhaps,
+            Standing::Gone { known, .. } if self.upto.is_some_and(|upto| upto <= known) => Fate::Counted,
+            // What the one that is gone may have counted, nobody has heard of.
+            Standing::Gone { known, .. } if self.after >= known && !may_be => Fate::Not,
+            Standing::Orphaned { .. } if self.is_taken => Fate::Counted,
+            // The heir counts it, if the one that is gone has not.
+            Standing::Gone { .. } | Standing::Orphaned { has_left: true }
+                if !self.is_taken && is_somewhere && !was_heard =>
+            {
+                Fate::Counted
+            }
+            Standing::Gone { .. } | Standing::Orphaned { .. } if may_be => Fate::Perhaps,
             _ => Fate::Not,
         }
     }

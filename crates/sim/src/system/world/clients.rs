@@ -30,6 +30,11 @@ impl World {
         if self.closing {
             return;
         }
+        if let Some((call, site)) = self.mistake(client) {
+            self.calls.push(call);
+            self.client_calls += 1;
+            return self.attempt(client, self.calls.len() - 1, site, 1);
+        }
         let asking = &mut self.clients[client];
         let site = asking.home;
         if let Some(call) = asking.stale(&self.plan.work) {

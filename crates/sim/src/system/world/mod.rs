@@ -6,6 +6,7 @@ mod fleet;
 mod losses;
 mod members;
 mod messages;
+mod mistakes;
 mod probes;
 mod sites;
 mod troubles;

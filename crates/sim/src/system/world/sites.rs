@@ -130,6 +130,7 @@ impl World {
         if self.forgets {
             self.claim(attempt, reply);
         }
+        self.note_for_mistakes(attempt, reply);
         let call = &self.calls[call];
         let key = &self.pool.keys[call.key];
         let seen = Seen { now, order: self.order, site, id: self.sites[site].id, key, call, attempt };

@@ -51,6 +51,12 @@ impl World {
                 (0..times).for_each(|_| self.sites[site].memory.inject(ShardId(shard), fault));
             }
             Trouble::Table { site, rows } => self.sites[site].memory.fail_next_put_after(rows),
+            Trouble::Checkpoint { site } => {
+                if self.sites[site].is_up() && self.commit(site)? {
+                    let now = self.now();
+                    self.sites[site].checkpoint(now);
+                }
+            }
             Trouble::Leave { .. }
             | Trouble::Join { .. }
             | Trouble::Lose { .. }

@@ -78,15 +78,13 @@ impl World {
             }
             let is_leaving = matches!(replica.stage, Stage::Leaving { .. });
             let (who, open, retirement) = (replica.who, replica.open(), replica.retirement());
-            let is_for_the_gone = |name: &Name| self.standing_of(*name, 0) != TargetStanding::There;
-            if open.pending > 0 || !open.tokens.keys().all(is_for_the_gone) {
+            let is_gone = |name: &Name| self.standing_of(*name, 0) != TargetStanding::There;
+            if open.pending > 0 || !open.tokens.is_empty() {
                 return Some(format!("{who} has not handed over {open:?}"));
             }
-            // Whose heir is gone before it has answered waits for ever; and so does who has a token for one that is gone.
+            // Whose heir is gone before it has answered waits for ever.
             let waits = |retirement: &Retirement| {
-                retirement.may_leave
-                    || retirement.named.as_ref().is_some_and(is_for_the_gone)
-                    || retirement.heir.is_some() && !open.tokens.is_empty()
+                retirement.may_leave || retirement.named.as_ref().is_some_and(is_gone)
             };
             if is_leaving && !retirement.iter().all(|(_, retirement)| waits(retirement)) {
                 return Some(format!("{who} has not left: {retirement:?}"));
@@ -103,7 +101,9 @@ impl World {
             }
             let first = self.members().first().copied();
             let known = first.map_or(0, |first| self.sites[first].got_to(ShardId(shard), id));
-            return TargetStanding::Gone { known };
+            let heir = self.membership.removed.get(&id);
+            let is_heir_gone = heir.is_some_and(|heir| !self.membership.members.contains(heir));
+            return TargetStanding::Gone { known, is_heir_gone };
         }
         let heir = match self.fleet.heirs.get(&name) {
             Some(heirs) => heirs.get(&shard).copied(),
@@ -116,7 +116,7 @@ impl World {
         };
         match heir.map(|heir| self.standing_of(heir, shard)) {
             None | Some(TargetStanding::There) => TargetStanding::There,
-            Some(_) => TargetStanding::Orphaned,
+            Some(_) => TargetStanding::Orphaned { has_left: self.fleet.heirs.contains_key(&name) },
         }
     }
 
@@ -129,42 +129,39 @@ impl World {
     /// What is kept for those who hand over, and must not be any more.
     pub(in crate::system) fn kept_too_long(&self) -> Option<String> {
         let mut sum = HandoffStats::default();
-        let mut servers = 0;
         let sites = self.members().into_iter().map(|site| self.sites[site].handoff_stats());
         let there = self.fleet.replicas.iter().filter(|replica| replica.stage != Stage::Gone);
         for stats in sites.chain(there.map(Replica::stats)) {
             sum.add(&stats);
-            servers += 1;
         }
         let ledger = &self.fleet.ledger;
-        // What is for somebody who is gone cannot be taken, and is not thrown away.
-        let for_the_gone = ledger.for_the_gone(|name, shard| self.standing_of(name, shard));
-        let copies_max = for_the_gone * servers;
         let has_orphans = self.has_orphans();
         let slots_max = if has_orphans { u64::MAX } else { ledger.leftovers() };
         // Slots that are folded while they are in use are not used any more.
         let is_too_much = !self.folds_soon() && sum.slots + sum.folded > slots_max
             || self.folds_soon() && sum.slots > 0 && !has_orphans
-            || sum.cached > copies_max
-            // Nobody says for a site that is gone that it has heard last words.
-            || sum.notices > 0 && self.dead.is_empty() && !has_orphans
-            || sum.tokens > for_the_gone;
-        is_too_much.then(|| {
-            format!("servers keep {sum:?}; {slots_max} slots may stay, and {for_the_gone} tokens were for the gone")
-        })
+            // Perhaps nobody answers for a relay whose heir is gone.
+            || !has_orphans && (sum.cached > 0 || sum.notices > 0 || sum.tokens > 0);
+        is_too_much.then(|| format!("servers keep {sum:?}; {slots_max} slots may stay"))
+    }
+
+    /// How many relays have left, or may have begun to.
+    pub(in crate::system) fn relays_leaving(&self) -> usize {
+        let there = self.fleet.replicas.iter().filter(|replica| !replica.is_edge()).count();
+        self.fleet.heirs.len() + there
     }
 
     /// Of how many edges and relays something may be kept for ever.
     pub(in crate::system) fn may_be_kept(&self) -> u64 {
-        let ledger = &self.fleet.ledger;
-        ledger.leftovers() + ledger.for_the_gone(|name, shard| self.standing_of(name, shard))
+        self.fleet.ledger.leftovers()
     }
 
-    /// Does a relay wait for an heir that is gone?
+    /// Does a relay wait for an heir that is gone, or was its heir lost, perhaps before others knew of it?
     fn has_orphans(&self) -> bool {
         let relays = self.fleet.replicas.iter().filter(|replica| !replica.is_edge());
         let shards = 0..self.plan.shards;
-        let orphaned = |name: Name, shard: u16| self.standing_of(name, shard) == TargetStanding::Orphaned;
+        let orphaned =
+            |name: Name, shard: u16| matches!(self.standing_of(name, shard), TargetStanding::Orphaned { .. });
         relays.into_iter().any(|relay| shards.clone().any(|shard| orphaned(relay.name, shard)))
     }
 

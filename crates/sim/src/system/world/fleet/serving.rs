@@ -64,8 +64,15 @@ impl World {
         // What it has said after this, its last words too, may have been acted on.
         let is_late = is_repeated || sender.run != run || sender.stage == Stage::Gone || sender.has_retired;
         let shards = Shards::new(self.plan.shards).expect("a power of two");
-        let takes_slots =
-            !matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving);
+        if matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving) {
+            // What it told its peers is all: its heir goes by that.
+            let refused = |(shard, _)| (shard, Refusal::SiteLeaves.into());
+            let answers = visits.into_iter().map(refused).collect();
+            let exchanged = Exchanged { cluster: String::new(), cluster_id: None, server, answers };
+            let answered = Answered::Exchange(Content::pack(exchanged, self.plan.encoded));
+            self.send_answer(at, from, run, number, answered);
+            return Ok(());
+        }
         self.fleet.next_visit += 1;
         let id = self.fleet.next_visit;
         let (wanted, mut tokens): (usize, Vec<TokenKey>) = (visits.len(), Vec::new());
@@ -87,10 +94,7 @@ impl World {
         }
         let visited = Visited { number, from, run, at, server, wanted, answers: Vec::new(), tokens };
         self.fleet.visits.insert(id, visited);
-        for (shard, mut visit) in visits {
-            if !takes_slots {
-                visit.view.want_no_slot();
-            }
+        for (shard, visit) in visits {
             match at {
                 Station::Site(site) => {
                     self.sites[site].visit(shard, Band::ticket(id, shard), visit, leaf, now);
@@ -140,6 +144,11 @@ impl World {
             Reply::Adopted(adoption) => {
                 self.fleet.visits.remove(&id);
                 let taken = Content::pack(Taken::Answered(*adoption), self.plan.encoded);
+                return self.send_answer(at, from, run, number, Answered::Estate { shard, taken });
+            }
+            Reply::Refused(refusal @ Refusal::NotTold { .. }) => {
+                self.fleet.visits.remove(&id);
+                let taken = Content::pack(Taken::Refused(refusal.to_string()), self.plan.encoded);
                 return self.send_answer(at, from, run, number, Answered::Estate { shard, taken });
             }
             Reply::Visited(answer) => {
