@@ -292,16 +292,17 @@ impl Shard {
         counted
     }
 
-    /// The counters of last words that are kept here because something of them could not be counted.
+    /// The counters of tokens in last words kept here that are for desks here: something of them could not be counted.
     pub(crate) fn keys_of_refused(&self) -> Vec<Box<[u8]>> {
         let mut keys = Vec::new();
         for (_, handshake) in self.desk.handshakes() {
             let is_here = |server: &Name| {
                 *server == self.desk.name() || handshake.inherited().any(|(name, _)| name == server)
             };
-            let refused = handshake.notices().filter(|(_, pending)| pending.iter().any(is_here));
-            let tokens = refused.flat_map(|(notice, _)| notice.tokens());
-            keys.extend(tokens.flat_map(|token| token.value.keys()).map(|key| Box::from(key.bytes())));
+            // Also of those that are done here: a slot for one of their tokens may be open again.
+            let tokens = handshake.notices().flat_map(|(notice, _)| notice.tokens());
+            let here = tokens.filter(|token| is_here(&token.target));
+            keys.extend(here.flat_map(|token| token.value.keys()).map(|key| Box::from(key.bytes())));
         }
         keys
     }

@@ -255,7 +255,9 @@ impl Board {
 
     /// This node begins to speak for its site.
     pub(crate) fn set_run(&self, run: Run) {
-        write(&self.identity).run = run;
+        let mut identity = write(&self.identity);
+        // Which runs came before it is not known: other nodes had them.
+        (identity.run, identity.earlier) = (run, Vec::new());
     }
 
     /// Tells when somebody has come or gone, or is found elsewhere.

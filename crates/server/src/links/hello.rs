@@ -69,6 +69,8 @@ pub struct Identity {
     pub instance: Instance,
     /// This run.
     pub run: Run,
+    /// The last runs on the folder before this one, as far as they are noted; the oldest first.
+    pub earlier: Vec<Run>,
 }
 
 /// How a site introduces itself.
@@ -104,6 +106,9 @@ pub struct Hello {
     /// The id of its cluster, if it knows it.
     #[n(9)]
     pub cluster_id: Option<ClusterId>,
+    /// The last runs on its folder before this one, if it knows them.
+    #[n(10)]
+    pub earlier: Option<Vec<Run>>,
 }
 
 /// Why a site is not accepted as a peer. Nothing was changed. Each text names the sites itself: it is read at both ends.
@@ -249,6 +254,18 @@ pub enum Rejection {
         /// The latest that was seen.
         known: u64,
     },
+    /// A run that its folder has not had.
+    #[error(
+        "there is a copy of the folder of site {site}, and both were started: site {own} has seen run {known} of the one, and this is the other. Stop both, and run `quipu restore` in the folder of the one that is to go on"
+    )]
+    OtherRun {
+        /// The peer.
+        site: SiteId,
+        /// Who says so.
+        own: SiteId,
+        /// The run that was seen.
+        known: u64,
+    },
     /// A stream that has become shorter.
     #[error(
         "site {site} runs from an old copy of its folder: it has {told} changes of its own in shard {shard}, and site {own} has {known} of them. Stop it and run `quipu restore` in its folder"
@@ -271,7 +288,7 @@ impl Rejection {
     /// What the peer is told.
     pub fn refused(&self) -> Refused {
         let reason = match self {
-            Self::OldRun { .. } | Self::OldStream { .. } => Reason::OldCopy,
+            Self::OldRun { .. } | Self::OtherRun { .. } | Self::OldStream { .. } => Reason::OldCopy,
             _ => Reason::Other,
         };
         Refused { reason, text: self.to_string() }
@@ -297,6 +314,7 @@ impl Identity {
             epoch: membership.epoch,
             members: membership.members.iter().copied().collect(),
             cluster_id,
+            earlier: Some(self.earlier.clone()).filter(|earlier| !earlier.is_empty()),
         }
     }
 
@@ -370,6 +388,14 @@ impl Identity {
         if is_older || is_another {
             let (found, known) = (now.run.number, seen.run.number);
             return Err(Rejection::OldRun { site: hello.site, own: self.site, found, known });
+        }
+        // Runs have one number after the other, so the one that was seen is missing only if another folder had it, or if
+        // it is older than all that are told.
+        let earlier = hello.earlier.as_deref().unwrap_or_default();
+        let is_told = earlier.iter().any(|run| run.number <= seen.run.number);
+        if now.run != seen.run && is_told && !earlier.contains(&seen.run) {
+            let known = seen.run.number;
+            return Err(Rejection::OtherRun { site: hello.site, own: self.site, known });
         }
         Ok(now)
     }

@@ -22,6 +22,10 @@ use crate::{
 const FOLDER: ShardId = super::siblings::SEAT;
 const IDENTITY: &[u8] = b"identity";
 const RUN: &[u8] = b"run";
+/// The last runs before it.
+const EARLIER: &[u8] = b"earlier-runs";
+/// So many of them are noted.
+const EARLIER_MAX: usize = 64;
 const COUNCIL: &[u8] = b"council";
 /// The id of the cluster, once it is known here.
 const CLUSTER_ID: &[u8] = b"cluster-id";
@@ -202,16 +206,18 @@ impl Folder {
         let missing = |why: &str| FolderError::Unreadable { what: "identity", why: why.to_owned() };
         let site = stored.site.ok_or_else(|| missing("no site"))?;
         let (version, before) = match read::<Run>(&table, RUN, "run")? {
-            Some((version, run)) => (version, run.number),
-            None => (0, 0),
+            Some((version, run)) => (version, Some(run)),
+            None => (0, None),
         };
-        let run = Run { number: before + 1, nonce: random() };
+        let earlier = note_earlier(&table, before)?;
+        let run = Run { number: before.map_or(0, |run| run.number) + 1, nonce: random() };
         let identity = Identity {
             cluster: stored.cluster.clone().ok_or_else(|| missing("no cluster"))?,
             shards: stored.shards,
             site,
             instance: stored.instance.ok_or_else(|| missing("no number of its own"))?,
             run: write(&table, RUN, version + 1, run)?,
+            earlier,
         };
         Ok(Self { table, identity, stored })
     }
@@ -473,6 +479,18 @@ impl Plan {
 fn write_next<T: Encode<()>>(table: &dyn Table, key: &[u8], value: T) -> Result<(), FolderError> {
     let version = table.get(FOLDER, Slice::KEPT, key)?.map_or(0, |row| row.version);
     write(table, key, version + 1, value).map(drop)
+}
+
+/// The last runs before the one that begins, with the one that has ended: durable when this returns, before its place is
+/// taken.
+fn note_earlier(table: &dyn Table, ended: Option<Run>) -> Result<Vec<Run>, FolderError> {
+    let (version, mut earlier) = read::<Vec<Run>>(table, EARLIER, "earlier runs")?.unwrap_or_default();
+    let Some(ended) = ended else { return Ok(earlier) };
+    if !earlier.contains(&ended) {
+        earlier.push(ended);
+        earlier.drain(..earlier.len().saturating_sub(EARLIER_MAX));
+    }
+    write(table, EARLIER, version + 1, earlier)
 }
 
 fn new_instance() -> Instance {

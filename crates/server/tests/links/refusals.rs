@@ -61,6 +61,11 @@ fn an_old_copy_is_refused_by_its_run() {
         assert_eq!(refused.reason, Reason::OldCopy);
         assert!(refused.text.contains("quipu restore"), "{}", refused.text);
     }
+    // A later run of a folder that has not had the one that was seen.
+    let (run, earlier) = (Run { number: 9, nonce: 90 }, Some(vec![Run { number: 5, nonce: 51 }]));
+    let refused = answer(&server, Hello { run, earlier, ..hello(2, 1) });
+    assert_eq!(refused.reason, Reason::OldCopy);
+    assert!(refused.text.contains("there is a copy of the folder of site 2"), "{}", refused.text);
     // The same run, and a later one.
     drop(Raw::join(&server, 2));
     let mut raw = Raw::dial(&server);

@@ -145,6 +145,7 @@ pub(crate) fn hello(number: u16, to: u16) -> Hello {
         epoch: 1,
         members: vec![site(1), site(2), site(3)],
         cluster_id: None,
+        earlier: None,
     }
 }
 

@@ -91,6 +91,7 @@ fn frames_are_written_and_read_as_documented() {
             epoch: 1,
             members: vec![site(1), site(2), site(3)],
             cluster_id: Some(ClusterId(*b"drawn at the 1st")),
+            earlier: None,
         }),
     );
     check("positions", &Frame::Positions(vec![0, 23, 1_000, u64::MAX]));

@@ -36,16 +36,17 @@ pub(super) enum Standing {
 }
 
 /// One process of a site: a number that grows with each start and is stored, and one that no other process has.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Run {
     pub(super) number: u32,
-    pub(super) nonce: Option<u64>,
+    pub(super) nonce: u64,
 }
 
 /// A copy of a site's disk.
 pub(super) struct Copy {
     memory: Memory,
     membership: Membership,
+    runs: Vec<Run>,
 }
 
 /// A site, with or without a process.
@@ -61,8 +62,8 @@ pub(super) struct Site {
     started_ms: Millis,
     /// By how much its wall clock is wrong.
     pub(super) skew_ms: i64,
-    /// How many processes there were.
-    pub(super) run: u32,
+    /// The processes that there were, as its disk knows them.
+    runs: Vec<Run>,
     /// What tells its runs from those of a site beside which it was started.
     of_copies: u64,
     pub(super) standing: Standing,
@@ -121,7 +122,7 @@ impl Site {
             wrong: plan.wrong,
             started_ms: 0,
             skew_ms: plan.skews_ms.get(index).copied().unwrap_or(0),
-            run: 0,
+            runs: Vec::new(),
             of_copies: 0,
             standing: if is_first { Standing::Member } else { Standing::Outside },
             copy: None,
@@ -175,8 +176,10 @@ impl Site {
     pub(super) fn start(&mut self, now: Millis) -> Result<(), String> {
         self.started_ms = now;
         self.maintained_ms = now;
-        self.run += 1;
-        self.settings.run = Some(self.of_copies | u64::from(self.id.number) << 32 | u64::from(self.run));
+        let number = self.run_of_process().number + 1;
+        let nonce = self.of_copies | u64::from(self.id.number) << 32 | u64::from(number);
+        self.settings.run = Some(nonce);
+        self.runs.push(Run { number, nonce });
         self.dying = None;
         self.works_at = None;
         let store = Store::new(self.memory.log(), self.memory.table());
@@ -208,8 +211,14 @@ impl Site {
         Ok(())
     }
 
+    /// The last of its processes.
     pub(super) fn run_of_process(&self) -> Run {
-        Run { number: self.run, nonce: self.settings.run }
+        self.runs.last().copied().unwrap_or_default()
+    }
+
+    /// Was this one of its processes?
+    pub(super) fn has_run(&self, run: Run) -> bool {
+        self.runs.contains(&run)
     }
 
     /// How far others have heard of what it has written itself in a shard.
@@ -251,12 +260,13 @@ impl Site {
 
     /// A copy of its disk is made.
     pub(super) fn make_copy(&mut self) {
-        self.copy = Some(Copy { memory: self.memory.copy(), membership: self.membership.clone() });
+        let (memory, membership, runs) = (self.memory.copy(), self.membership.clone(), self.runs.clone());
+        self.copy = Some(Copy { memory, membership, runs });
     }
 
     /// The copy of its disk, as a site that runs beside it.
     pub(super) fn started_copy(&mut self) -> Option<Self> {
-        let Copy { memory, membership } = self.copy.take()?;
+        let Copy { memory, membership, runs } = self.copy.take()?;
         Some(Self {
             id: self.id,
             memory,
@@ -267,8 +277,7 @@ impl Site {
             wrong: self.wrong,
             started_ms: 0,
             skew_ms: self.skew_ms,
-            // As it is written there.
-            run: self.run,
+            runs,
             of_copies: self.of_copies + (1 << 60),
             standing: Standing::Beside,
             copy: None,

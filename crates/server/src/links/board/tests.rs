@@ -12,6 +12,7 @@ fn board(own: SiteId) -> Board {
         site: own,
         instance: Instance([0; 16]),
         run: Run { number: 1, nonce: 1 },
+        earlier: Vec::new(),
     };
     Board::new(identity, Membership::of([SiteId::FIRST, TWO]), &BTreeMap::new(), &Metrics::new())
 }

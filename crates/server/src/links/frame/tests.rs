@@ -17,6 +17,7 @@ fn hello() -> Hello {
         epoch: 1,
         members: vec![SiteId::FIRST, SiteId { number: 2, incarnation: 1 }],
         cluster_id: Some(ClusterId([9; 16])),
+        earlier: Some(vec![Run { number: 2, nonce: 7 }]),
     }
 }
 

@@ -12,6 +12,7 @@ fn identity(site: SiteId, instance: u8) -> Identity {
         site,
         instance: Instance([instance; 16]),
         run: Run { number: 5, nonce: 77 },
+        earlier: vec![Run { number: 3, nonce: 75 }, Run { number: 4, nonce: 76 }],
     }
 }
 
@@ -40,7 +41,8 @@ fn a_member_of_the_same_cluster_is_a_peer() {
     assert_eq!(seen, Seen { instance: Instance([2; 16]), run: Run { number: 5, nonce: 77 } });
     // Again in the same run, and in a later one.
     assert_eq!(own.check(&hello(), &members, None, Some(&seen)), Ok(seen));
-    let later = Hello { run: Run { number: 6, nonce: 1 }, ..hello() };
+    let later =
+        Hello { run: Run { number: 6, nonce: 1 }, earlier: Some(vec![hello().run]), ..hello() };
     assert!(own.check(&later, &members, None, Some(&seen)).is_ok());
 }
 
@@ -108,7 +110,23 @@ fn a_run_that_lies_in_the_past_is_an_old_copy() {
         assert_eq!(rejection.refused().reason, Reason::OldCopy);
         assert!(rejection.to_string().contains("quipu restore"), "{rejection}");
     }
-    assert!(own.check(&hello(), &members, None, Some(&seen(4, 1))).is_ok());
+    // Older than all that it tells.
+    assert!(own.check(&hello(), &members, None, Some(&seen(2, 1))).is_ok());
+    assert!(own.check(&hello(), &members, None, Some(&seen(4, 76))).is_ok());
+    let untold = Hello { earlier: None, ..hello() };
+    assert!(own.check(&untold, &members, None, Some(&seen(4, 1))).is_ok());
+}
+
+/// A folder and its copy are both started, and restarted until its runs have higher numbers than those that were seen.
+#[test]
+fn a_later_run_of_a_folder_that_has_not_had_the_one_that_was_seen_is_beside_a_copy() {
+    let (own, members) = (identity(SiteId::FIRST, 1), membership(&[SiteId::FIRST, TWO]));
+    for number in [3, 4] {
+        let seen = Seen { instance: Instance([2; 16]), run: Run { number, nonce: 1 } };
+        let rejection = own.check(&hello(), &members, None, Some(&seen)).expect_err("a copy");
+        assert_eq!(rejection, Rejection::OtherRun { site: TWO, own: SiteId::FIRST, known: number });
+        assert_eq!(rejection.refused().reason, Reason::OldCopy);
+    }
 }
 
 #[test]

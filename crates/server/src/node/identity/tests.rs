@@ -37,20 +37,24 @@ fn a_new_folder_is_what_it_was_told_and_stays_it() {
         (&settings::SHARDS, "8"),
     ];
     let first = open(&folder, given).expect("new");
-    let Identity { cluster, shards, site: own, instance, run } = first.identity.clone();
+    let Identity { cluster, shards, site: own, instance, run, earlier } = first.identity.clone();
+    assert_eq!(earlier, []);
     assert_eq!((cluster.as_str(), shards, own, run.number), ("eu", 8, site(2), 1));
     let council = first.council(&config(&folder, given)).expect("it begins");
     assert_eq!(council.membership().members, [site(1), site(2), site(3)].into());
     assert!(!council.is_alone());
     drop(first);
     // Without flags, and with them.
+    let mut runs = vec![run];
     for (given, number) in [(&[][..], 2), (given, 3)] {
         let again = open(&folder, given).expect("known");
         let Identity { run: later, .. } = again.identity;
+        let earlier = runs.clone();
         assert_eq!(
             again.identity,
-            Identity { run: later, cluster: "eu".into(), shards, site: own, instance }
+            Identity { run: later, cluster: "eu".into(), shards, site: own, instance, earlier }
         );
+        runs.push(later);
         assert_eq!((later.number, later.nonce == run.nonce), (number, false));
         assert_eq!(again.council(&config(&folder, given)).expect("known").membership().members.len(), 3);
     }

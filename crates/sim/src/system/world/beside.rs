@@ -231,7 +231,10 @@ impl World {
             self.is_undecided = true;
             return Ok(());
         }
-        let (loser, renames) = (copy, self.chance.chance(0.5));
+        // One that is told of runs which are not its own cannot go on as it is.
+        let is_seen = |run: &Run| !self.sites[original].has_run(*run);
+        let must_rename = fork.seen.iter().any(is_seen);
+        let (loser, renames) = (copy, self.chance.chance(0.5) || must_rename);
         let how = if renames { "goes on as another incarnation" } else { "is thrown away" };
         self.note(Note::Text(format!("of site {id} and its copy the one at {} {how}", loser + 1)));
         for at in [original, copy] {
@@ -258,7 +261,8 @@ impl World {
         self.sites[site].copy = taken;
         if let Some(fork) = &mut self.fork {
             fork.is_open = false;
-            fork.known[site] = vec![Some(goes_on); fork.common.len()];
+            // It undoes what it has counted beside its original: nobody had heard of that.
+            fork.known[site] = vec![None; fork.common.len()];
         }
         self.die_for_good(site, Standing::Away);
         self.next(UnderWay { site, step: Step::PutBack }, away_ms);
@@ -317,7 +321,8 @@ impl World {
                 branch + 1
             ));
         }
-        *known = known.or(branch);
+        // What was sent before the copy was started is the original's.
+        *known = known.or(branch).or(Some(fork.both[0]));
         Ok(())
     }
 
@@ -355,8 +360,8 @@ impl World {
         self.die(at);
     }
 
-    /// Two introduce themselves to each other. One that runs from an old copy is told so: the other has more of its stream,
-    /// or has seen a later run of its site, or another one with the same number.
+    /// Two introduce themselves to each other. One that runs from an old copy, or beside a copy, is told so: the other has
+    /// more of its stream, or has seen a run of its site that this folder has not had, or a later one.
     pub(super) fn greet(&mut self, a: usize, b: usize) -> bool {
         for (at, peer) in [(a, b), (b, a)] {
             let Some(fork) = self.fork.as_mut().filter(|fork| fork.is_open && fork.other(at).is_some())
@@ -372,8 +377,9 @@ impl World {
                 self.notices(at, "it has less of its own stream than others have");
                 return false;
             }
-            if run.number < seen.number || (run.number == seen.number && run.nonce != seen.nonce) {
-                self.notices(at, "a later run of it has introduced itself");
+            let is_later = run.number > seen.number;
+            if run != seen && !(is_later && self.sites[at].has_run(seen)) {
+                self.notices(at, "a run that is none of its own has introduced itself, or a later one");
                 return false;
             }
             fork.seen[peer] = run;

@@ -181,7 +181,6 @@ impl World {
         let id = self.sites[site].id;
         self.note(Note::Text(format!("site {old} goes on from a copy, as {id}")));
         self.start_site(site)?;
-        self.starts_behind(site);
         if is_new {
             self.next(UnderWay { site, step: Step::List }, 0);
         } else {

@@ -238,7 +238,7 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Work { site, run } => {
-                let due = self.sites[site].run == run && self.sites[site].works_at == Some(self.now());
+                let due = self.sites[site].run_of_process().number == run && self.sites[site].works_at == Some(self.now());
                 if due { self.work(site) } else { Ok(()) }
             }
             Event::Request { attempt } => {
@@ -284,10 +284,10 @@ impl World {
     /// Lets a site work after a while, unless it does sooner.
     pub(super) fn schedule(&mut self, site: usize, delay: Millis) {
         let at = self.now() + delay;
-        let Site { works_at, run, .. } = &mut self.sites[site];
+        let run = self.sites[site].run_of_process().number;
+        let works_at = &mut self.sites[site].works_at;
         if works_at.is_none_or(|planned| at < planned) {
             *works_at = Some(at);
-            let run = *run;
             self.queue.push(delay, Event::Work { site, run });
         }
     }

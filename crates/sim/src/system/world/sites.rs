@@ -13,10 +13,11 @@ impl World {
         self.note(Note::Text(format!("site {} starts", site + 1)));
         let now = self.now();
         self.sites[site].start(now)?;
-        if self.sites[site].is_lazy() && self.sites[site].run > 1 {
+        if self.sites[site].is_lazy() && self.sites[site].run_of_process().number > 1 {
             self.comes_back_behind(site);
-            self.starts_behind(site);
         }
+        // What it had heard may not have been stored.
+        self.starts_behind(site);
         self.schedule(site, TICK_MS);
         self.look_at_links();
         Ok(())
