@@ -118,10 +118,13 @@ impl Shard {
         kept.map(|key: &Key| key.bytes().into()).collect()
     }
 
-    /// The same of tokens for slots of relays whose heir this is, which could not be counted when they came.
+    /// The same of tokens for desks here, the own one and those of relays whose heir this is: a relay has left them, or they
+    /// could not be counted when they came.
     pub(crate) fn keys_kept_for_desks_here(&self) -> Vec<Box<[u8]>> {
+        let own = self.desk.name();
         let kept = self.desk.handshakes().flat_map(|(_, handshake)| {
-            let is_here = |target: &Name| handshake.inherited().any(|(name, _)| name == target);
+            let is_here =
+                move |target: &Name| *target == own || handshake.inherited().any(|(name, _)| name == target);
             let tokens = handshake.cached().filter(move |token| is_here(&token.target));
             tokens.flat_map(|token| token.value.keys())
         });
