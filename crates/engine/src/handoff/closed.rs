@@ -253,8 +253,11 @@ impl ClosedSlots {
         for (desk, clock) in slots {
             self.close(desk, clock);
         }
-        for (name, desk) in desks {
-            self.known.desks.insert(name, desk);
+        for (name, ClosedDesk { site, clocks }) in desks {
+            // Slots may have been closed after it, in the same batch.
+            let desk = self.known.desks.entry(name).or_default();
+            desk.site = site;
+            desk.clocks.merge(&clocks);
             self.unsaved.insert(name);
         }
         self.known.tables.told.extend(told);
