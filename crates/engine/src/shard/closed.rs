@@ -202,7 +202,8 @@ impl Shard {
     }
 
     /// Looks whether the table of this site has to be told anew, because desks have come to it, or others belong to the
-    /// cluster.
+    /// cluster. If not, nothing may be left to tell: after a restart a site does not know yet that it decides for desks
+    /// whose table it has told.
     pub(super) fn look_at_table(&mut self) {
         // What becomes another incarnation tells nothing more under its old name.
         if self.settings.transient.is_some() || self.links.is_alone() || self.incarnation.is_some() {
@@ -213,6 +214,7 @@ impl Shard {
         let decided = self.closed.desks().map(|(name, _)| name).filter(|name| self.decides_for(name));
         let desks = relays.into_iter().chain(decided).chain([self.desk.name()]).collect();
         self.closed.look(desks, self.links.membership.epoch);
+        self.speak_up();
     }
 
     /// Tells the table anew, if it has to be: that is a change of the own stream.

@@ -254,7 +254,6 @@ impl Shard {
         shard.note_joining();
         shard.begin_unheard();
         shard.look_at_table();
-        shard.speak_up();
         Ok(shard)
     }
 
@@ -349,7 +348,6 @@ impl Shard {
         self.links.follow(membership.clone());
         self.told_up_to = None;
         self.look_at_table();
-        self.speak_up();
         // A command may wait for rights of whom this site is the heir now, or for somebody who is gone.
         self.waiting.is_woken = self.settings.rules.keep(Rule::ResumedAsNew);
         self.note_joining();

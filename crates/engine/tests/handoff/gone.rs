@@ -1,6 +1,6 @@
 //! Tokens for a site that is gone: its heir counts those which it had not counted, and no others.
 
-use quipu_engine::{Membership, Rule, Rules, Settings, SiteId};
+use quipu_engine::{Action, Add, Membership, OperationId, Rule, Rules, Settings, SiteId};
 
 use crate::world::Node;
 
@@ -153,6 +153,28 @@ fn a_restart_of_the_heir_changes_nothing() {
     }
     cluster.lose_third();
     assert_eq!((cluster.values(), cluster.is_done()), ((5, 2), true));
+}
+
+#[test]
+fn an_heir_that_hears_others_before_its_first_batch_speaks_under_the_present_membership() {
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.lose_third();
+    // Before it hears them it does not know that it decides for the lost site, whose table it has told as its own.
+    cluster.sites[0].restart(cluster.now_ms);
+    cluster.sites[1].connect_all();
+    cluster.tell_once(1, 0);
+    cluster.sites[1].restart(cluster.now_ms);
+    for number in 0..16 {
+        let operation = Some(OperationId { producer: b"p", id: b"one" });
+        let action = Action::Add { add: Add::of(1), operation };
+        cluster.sites[1].run(format!("key-{number}").as_bytes(), action, cluster.now_ms);
+    }
+    cluster.talk(&[0, 1]);
+    for at in 0..2 {
+        let audits = cluster.sites[at].host.audit();
+        let open = audits.iter().flat_map(|audit| &audit.sites).map(|site| site.open).sum::<u64>();
+        assert_eq!(open, 0, "at site {}: nobody settles while the heir is not heard", at + 1);
+    }
 }
 
 #[test]
