@@ -98,6 +98,9 @@ pub enum Rule {
     TablesAreTold,
     /// An heir decides about tokens when it has all that anybody knows of the removed site. *Without:* at once.
     HeirKnowsAll,
+    /// An heir decides about tokens for a desk after it has told others that it answers for the desk. *Without:* before; then
+    /// a copy of it that is put back decides again about what the others have settled.
+    DecidesAsTold,
     /// Who has a copy of a token is told that it is closed when another site knows that it was taken. *Without:* at once.
     CopiesUntilTold,
     /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under

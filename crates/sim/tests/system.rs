@@ -116,8 +116,7 @@ fn seeds_that_have_failed_with_edges() {
 fn seeds_that_have_failed_with_lost_sites() {
     for seed in [
         11, 37, 88, 177, 324, 351, 777, 1178, 1224, 1631, 1902, 2291, 2345, 2551, 3187, 3583, 4837, 6926,
-        6951,
-        200_948, 500_125, 500_535, 501_146, 11_000_005, 11_000_168,
+        6951, 8036, 200_948, 500_125, 500_535, 501_146, 11_000_005, 11_000_168,
     ] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Second));
     }
@@ -126,7 +125,13 @@ fn seeds_that_have_failed_with_lost_sites() {
 /// Tokens for a site that is gone are counted by its heir, if it had not counted them.
 #[test]
 fn heirs_that_count_tokens_again_or_never_are_caught() {
-    for (rule, seed) in [(Rule::TakenIsTold, 4), (Rule::TablesAreTold, 3), (Rule::CopiesUntilTold, 777)] {
+    let missed_with = [
+        (Rule::TakenIsTold, 4),
+        (Rule::TablesAreTold, 3),
+        (Rule::DecidesAsTold, 8036),
+        (Rule::CopiesUntilTold, 777),
+    ];
+    for (rule, seed) in missed_with {
         let plan = Plan::drawn(seed, None, Edition::Second);
         assert_eq!(run(&plan).err(), None);
         let wrong = Wrong { rules: Rules::without(rule), ..Wrong::default() };

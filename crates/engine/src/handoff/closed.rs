@@ -205,6 +205,11 @@ impl ClosedSlots {
         }
     }
 
+    /// This site answered for a desk of which nobody has told anything.
+    pub(crate) fn belongs_to(&mut self, desk: Name, site: SiteId) {
+        self.set(desk, site, &Clocks::default());
+    }
+
     /// This site answers for these desks under this membership: was that told?
     pub(crate) fn look(&mut self, desks: BTreeSet<Name>, epoch: u64) {
         let is_told = |own: &OwnTable| own.epoch == epoch && own.desks == desks;
@@ -281,5 +286,29 @@ impl ClosedSlots {
             writes.push(write(CLOSED_KEY.to_vec(), encode_row(&self.known.tables)));
         }
         writes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DESK: SiteId = SiteId { number: 3, incarnation: 0 };
+
+    /// A message brings a table, and settles that a token of one of its desks was taken.
+    #[test]
+    fn a_slot_closed_in_the_batch_that_hears_a_table_is_closed_after_a_restart() {
+        let name = Name::of_site(DESK);
+        let mut closed = ClosedSlots::default();
+        let clocks = Clocks::below_without(2, [1].into_iter());
+        closed.take_in(DeskTable { site: DESK, version: 7, desks: vec![(name, clocks)] }, |_| false);
+        closed.close(name, 4);
+        let mut again = ClosedSlots::default();
+        again.replay(closed.seal().expect("something has changed"));
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|clock| again.is_closed(&name, clock)),
+            [true, false, false, false, true]
+        );
+        assert_eq!((again.site_of(&name), again.told(DESK)), (Some(DESK), Some(7)));
     }
 }

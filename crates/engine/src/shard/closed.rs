@@ -169,6 +169,9 @@ impl Shard {
             reached(Branch::DecidedClosed);
             return true;
         }
+        if !self.tells_of(&desk) {
+            return false;
+        }
         let is_closed = |shard: &Self| shard.may_say_closed(&token.name());
         let known = self.taken_keys(Taken::hash(desk, clock));
         let rest = token.value.iter().filter(|(key, _)| !known.contains(key.bytes()));
@@ -179,6 +182,20 @@ impl Shard {
         }
         reached(if known.is_empty() { Branch::DecidedOpen } else { Branch::DecidedInPart });
         Rows::taking(self, now).credit_some(token, &rest).is_ok() && is_closed(self)
+    }
+
+    /// Has this site told others that it answers for a desk? If not, it does so with this batch. What it decides about the
+    /// desk after that is told to a site that comes later, or again from a copy, by its table alone, once it is settled.
+    fn tells_of(&mut self, desk: &Name) -> bool {
+        let is_told = self.closed.own_desks().any(|own| own == *desk);
+        if !is_told && self.settings.rules.keep(Rule::DecidesAsTold) {
+            if let Some(site) = self.unheard_site(desk) {
+                self.closed.belongs_to(*desk, site);
+            }
+            self.look_at_table();
+            return false;
+        }
+        true
     }
 
     /// May whoever has a copy of a token be told that it is closed? Once another site knows that the token was taken: should

@@ -342,6 +342,6 @@ impl Shard {
         self.count_all_parked(now);
         self.let_gone_servers_be();
         self.look_at_table();
-        self.desk.is_changed() || !self.touched.is_empty() || self.has_moved()
+        self.desk.is_changed() || self.closed.is_due() || !self.touched.is_empty() || self.has_moved()
     }
 }

@@ -41,8 +41,7 @@ fn a_member_of_the_same_cluster_is_a_peer() {
     assert_eq!(seen, Seen { instance: Instance([2; 16]), run: Run { number: 5, nonce: 77 } });
     // Again in the same run, and in a later one.
     assert_eq!(own.check(&hello(), &members, None, Some(&seen)), Ok(seen));
-    let later =
-        Hello { run: Run { number: 6, nonce: 1 }, earlier: Some(vec![hello().run]), ..hello() };
+    let later = Hello { run: Run { number: 6, nonce: 1 }, earlier: Some(vec![hello().run]), ..hello() };
     assert!(own.check(&later, &members, None, Some(&seen)).is_ok());
 }
 

@@ -238,7 +238,8 @@ impl World {
     fn happen(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Work { site, run } => {
-                let due = self.sites[site].run_of_process().number == run && self.sites[site].works_at == Some(self.now());
+                let due = self.sites[site].run_of_process().number == run
+                    && self.sites[site].works_at == Some(self.now());
                 if due { self.work(site) } else { Ok(()) }
             }
             Event::Request { attempt } => {
