@@ -148,7 +148,7 @@ fn one_site_is_exact_whatever_fails() {
 #[test]
 fn fresh_seeds() {
     fresh::seeds("system")
-        .for_each(|seed| no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Second)));
+        .for_each(|seed| no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::LATEST)));
 }
 
 /// A copy of the second site is started beside it, an older one or a younger one, while a link is cut now and then.
@@ -209,14 +209,14 @@ fn more_seeds() {
         Ok("copies") => handing_to_copies,
         Ok("heirs") => losing_heirs,
         Ok("second") => |seed| Plan::drawn(seed, None, Edition::Second),
-        Ok("third") => |seed| Plan::drawn(seed, None, Edition::Third),
         Ok("beside") => beside,
         Ok("waiting") => rare::waiting,
         Ok("mistaken") => rare::mistaken,
         Ok("estate") => rare::losing_resets,
         Ok("swept") => rare::swept,
         Ok("one") => |seed| Plan::with_sites(seed, Some(1)),
-        _ => Plan::of,
+        Ok("first") => Plan::of,
+        _ => |seed| Plan::drawn(seed, None, Edition::LATEST),
     };
     let Some(first) = fresh::more(|seed| run(&plan(seed))) else { return };
     let is_of_seed = first.plan.changes.plan(first.plan.seed).as_ref() == Ok(&*first.plan);

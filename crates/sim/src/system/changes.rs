@@ -188,7 +188,7 @@ impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { edition, sites, clients, active_ms, keys, edges, troubles, without } = self;
-        if *edition != Edition::Second {
+        if *edition != Edition::LATEST {
             write!(f, " --edition {edition}")?;
         }
         sites.iter().try_for_each(|sites| write!(f, " --sites {sites}"))?;

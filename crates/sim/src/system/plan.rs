@@ -34,6 +34,11 @@ pub enum Edition {
     Third,
 }
 
+impl Edition {
+    /// That of a seed whose edition is not named.
+    pub const LATEST: Self = Self::Third;
+}
+
 impl std::fmt::Display for Edition {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

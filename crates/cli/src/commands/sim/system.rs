@@ -38,7 +38,7 @@ pub(crate) struct Args {
     seeds: Seeds,
     /// Which draws make the plan of a seed: 1, as seeds were at first; 2 and 3, with the kinds of work and trouble that came
     /// later (3: copies of a site that run beside it, adds with limits, calls that are refused)
-    #[arg(long, value_name = "N", default_value = "2")]
+    #[arg(long, value_name = "N", default_value_t = Edition::LATEST)]
     edition: Edition,
     /// Sites, instead of as many as the seed says
     #[arg(long, value_name = "N")]
