@@ -215,9 +215,12 @@ impl Replica {
             opened.map_err(|error| format!("{} cannot open its store: {error}", self.who))?;
         }
         self.host = Some(host);
-        // Whether it was about to leave is stored.
-        if self.is_leaving() && self.stage == Stage::Active {
-            self.stage = Stage::Leaving { early: false };
+        // Whether it was about to leave is stored, and so are an edge's last words.
+        if self.is_leaving() {
+            self.has_retired = self.is_edge();
+            if self.stage == Stage::Active {
+                self.stage = Stage::Leaving { early: false };
+            }
         }
         Ok(())
     }

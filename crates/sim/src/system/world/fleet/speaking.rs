@@ -223,6 +223,7 @@ impl World {
             return Ok(GoesOn::AtOnce);
         }
         let mut goes_on = GoesOn::Later;
+        let mut refusals = Vec::new();
         for (shard, answer) in answers {
             let problem = match answer {
                 ShardAnswer::Visited(answer) => match replica.answered(shard, found, &answer, now) {
@@ -230,7 +231,11 @@ impl World {
                     Err(bad @ (BadAnswer::Copy | BadAnswer::OtherServer)) => bad.to_string(),
                 },
                 ShardAnswer::Copy => BadAnswer::Copy.to_string(),
-                ShardAnswer::Refused(_) => {
+                ShardAnswer::Refused(why) => {
+                    refusals.push(format!(
+                        "{} is refused by {} for shard {shard}: {why}",
+                        replica.who, found.name
+                    ));
                     goes_on = GoesOn::Elsewhere;
                     continue;
                 }
@@ -241,6 +246,7 @@ impl World {
             ));
         }
         if self.history.aloud {
+            refusals.into_iter().for_each(|text| self.note(Note::Text(text)));
             let replica = &mut self.fleet.replicas[at];
             let open = replica.open();
             let text = format!("{} has heard {}: {open:?}", replica.who, found.name);
