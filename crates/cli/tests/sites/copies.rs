@@ -79,7 +79,7 @@ fn what_an_old_copy_has_acknowledged_is_imported_once_and_nothing_differs() {
 #[test]
 fn a_copy_that_has_counted_more_than_its_original_is_refused() {
     let mut cluster = with_old_copy();
-    // Its runs and its stream are ahead of all that site 1 has seen.
+    // Its runs and its stream are ahead of all that site 1 has seen; the run that site 1 has seen is none of them.
     for run in 0..3 {
         cluster.start_site(2);
         for key in 0..100 {
@@ -90,7 +90,7 @@ fn a_copy_that_has_counted_more_than_its_original_is_refused() {
     }
     cluster.set(1, 2, Cable::Whole);
     cluster.start_site(2);
-    cluster.wait_for_info(2, "counting:no,site 2 runs from an old copy of its folder");
+    cluster.wait_for_info(2, "counting:no,there is a copy of the folder of site 2");
     cluster.take(2).stop();
     let file = restore(&mut cluster);
     cluster.agree("hits", 10);

@@ -82,14 +82,14 @@ fn a_site_on_an_old_copy_of_its_folder_counts_no_more() {
 }
 
 #[test]
-fn an_old_copy_that_was_started_often_is_known_by_what_it_lacks() {
+fn an_old_copy_that_was_started_often_is_known_by_its_runs() {
     let mut cluster = Cluster::start(2, "");
     cluster.wait_for_link(1, 2);
     let old = cluster.copy_folder(2);
     cluster.client(2).call("INCRBY hits 5");
     cluster.agree("hits", 5);
     cluster.put_back(2, &old);
-    // Alone, it cannot know; and its runs go on counting.
+    // Alone, it cannot know; and its runs have higher numbers than the one that site 1 has seen.
     cluster.set(1, 2, Cable::Cut);
     for _ in 0..2 {
         cluster.start_site(2);
@@ -97,8 +97,8 @@ fn an_old_copy_that_was_started_often_is_known_by_what_it_lacks() {
     }
     cluster.set(1, 2, Cable::Whole);
     cluster.start_site(2);
-    cluster.wait_for_info(2, "counting:no,site 2 runs from an old copy of its folder: it has ");
-    wait_for_words(&cluster.sites[&1], &[", and site 1 has", "quipu restore"]);
+    cluster.wait_for_info(2, "counting:no,there is a copy of the folder of site 2, and both were started: ");
+    wait_for_words(&cluster.sites[&1], &["site 1 has seen run", "quipu restore"]);
 }
 
 #[test]

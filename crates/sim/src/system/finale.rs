@@ -230,13 +230,6 @@ fn settle(world: &mut World) -> Result<Millis, String> {
                 return Ok(took);
             }
             Some(what) if took >= SETTLE_MS_MAX => {
-                if let Ok(k) = std::env::var("DBGKEY") {
-                    let key = world.pool.keys.iter().position(|it| it.name == k.as_bytes()).unwrap();
-                    let sites = world.members();
-                    let q: Vec<_> = sites.iter().map(|&site| (site, key, Act::Inspect)).collect();
-                    eprintln!("{:#?}", world.ask(&q));
-                    eprintln!("{:#?}", sites.iter().map(|&s| world.sites[s].audit()).collect::<Vec<_>>());
-                }
                 return Err(format!("{took} ms after everything has healed {what}"));
             }
             Some(_) => world.run_until(world.now() + SETTLE_STEP_MS)?,
