@@ -884,12 +884,13 @@ impl Shard {
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
     pub fn watch(&mut self, key: &[u8]) -> Option<i64> {
         self.watched.insert(key.into());
-        if self.settings.transient.is_some() { self.ask(key) } else { self.value(key) }
+        if self.settings.transient.is_some() { self.ask_always(key) } else { self.value(key) }
     }
 
     /// No more.
     pub fn unwatch(&mut self, key: &[u8]) {
         self.watched.remove(key);
+        self.ask_for_a_while(key);
     }
 }
 

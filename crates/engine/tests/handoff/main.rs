@@ -6,6 +6,7 @@ mod folding;
 mod gone;
 mod lazy;
 mod leaving;
+mod reading;
 mod relays;
 mod same_steps;
 mod stored;
