@@ -691,15 +691,16 @@ impl<L: Log, T: Table> Host<L, T> {
         Ok(())
     }
 
-    /// A page of the counters of a shard. Call it between batches.
+    /// A page of the counters of a shard that is surely this node's. Call it between batches.
     pub fn list(
         &mut self,
         id: ShardId,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Listing, OpenError> {
+    ) -> Result<Listing, Refusal> {
         debug_assert!(self.pending.is_empty());
+        self.check_readable(id)?;
         let row_prefix = row_key(prefix);
         let row_after = after.map(row_key);
         let scan = Scan {
@@ -708,27 +709,23 @@ impl<L: Log, T: Table> Host<L, T> {
             after: row_after.as_deref(),
             rows_max: limit.max(1),
         };
-        let page = self.store.table().scan(id, scan)?;
-        let running = self.running(id).ok_or(StorageError::NotOpen(id))?;
-        if !matches!(running.state, State::Live) {
-            return Err(StorageError::Unsettled(id).into());
-        }
+        let page = self.store.table().scan(id, scan);
+        let page = page.map_err(|error| Refusal::NotStored(error.to_string()))?;
+        let running = self.running(id).ok_or(Refusal::NotHere)?;
         let listing = running.shard.list(ListFrom { prefix, after, limit }, &page);
-        listing.map_err(|why| OpenError::Unreadable { shard: id.0, why })
+        listing.map_err(|why| Refusal::NotStored(OpenError::Unreadable { shard: id.0, why }.to_string()))
     }
 
-    /// Begins to watch a counter. Call it between batches.
+    /// Begins to watch a counter of a shard that is surely this node's. Call it between batches.
     pub fn watch(&mut self, id: ShardId, key: &[u8]) -> Result<Option<i64>, Refusal> {
         debug_assert!(self.pending.is_empty());
         if !is_key(key) {
             return Err(Refusal::BadKey { bytes: key.len() });
         }
+        self.check_readable(id)?;
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let running = running.ok_or(Refusal::NotHere)?;
-        if let Some(refusal) = running.state.refusal() {
-            return Err(refusal);
-        }
         load(table, running, key)?;
         Ok(running.shard.watch(key))
     }
@@ -786,15 +783,16 @@ impl<L: Log, T: Table> Host<L, T> {
         stats
     }
 
-    /// How many counters exist in a shard that is open.
+    /// How many counters exist in a shard that can be read and is surely this node's.
     pub fn live_in(&self, id: ShardId) -> Option<u64> {
         let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
-        running.filter(|it| !matches!(it.state, State::Lost)).map(|running| running.shard.live())
+        let is_live = |running: &&Running| matches!(running.state, State::Live);
+        running.filter(is_live).filter(|_| self.is_trusted(id)).map(|running| running.shard.live())
     }
 
-    /// How many counters exist.
+    /// How many counters exist in all such shards.
     pub fn live(&self) -> u64 {
-        self.shards.iter().flatten().map(|running| running.shard.live()).sum()
+        self.shards.iter().flatten().filter_map(|running| self.live_in(running.id)).sum()
     }
 }
 
