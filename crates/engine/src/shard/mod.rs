@@ -828,6 +828,7 @@ impl Shard {
             self.summary.knows_ids_from_ms = Some(now_ms + self.settings.window.length_ms());
             self.moved = true;
         }
+        self.waiting.expire(now_ms);
         let floor = self.operations.tick(now_ms);
         self.moved |= self.operations.dropped_ms() > self.summary.forgotten_ms;
         floor
