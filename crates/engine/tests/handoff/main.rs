@@ -4,6 +4,7 @@
 mod bounded;
 mod folding;
 mod gone;
+mod last_words;
 mod lazy;
 mod leaving;
 mod reading;
