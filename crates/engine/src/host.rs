@@ -196,7 +196,7 @@ enum State {
     Committing(Commit),
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
-        outputs: Outputs,
+        commit: Commit,
         why: String,
     },
     /// Memory holds effects that are not stored, and could not be read again yet.
@@ -451,33 +451,37 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn settle(&mut self, id: ShardId, commit: Commit, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id) else { return };
-        let Commit { outputs, bytes, epoch, .. } = commit;
         match outcome {
-            Stored::Committed { position } => {
-                running.position = position;
-                running.confirmed = epoch;
-                running.shard.committed();
-                self.refusing = None;
-                self.logged_bytes += bytes;
-                self.unflushed |= self.flush == Flush::Later;
-                released.extend(outputs);
-            }
+            Stored::Committed { position } => self.note_stored(id, commit, position, released),
             Stored::Fenced => {
                 reached(Branch::CommitFenced);
                 running.state = State::Lost;
-                released.refuse(outputs, &Refusal::NotHere);
+                released.refuse(commit.outputs, &Refusal::NotHere);
             }
             Stored::Failed(error) => {
                 reached(Branch::CommitFailed);
-                released.refuse(outputs, &Refusal::NotStored(error.to_string()));
+                released.refuse(commit.outputs, &Refusal::NotStored(error.to_string()));
                 self.refusing = Some(error.to_string());
                 self.reload(id, now);
             }
             Stored::Unknown(error) => {
                 reached(Branch::CommitUnknown);
-                running.state = State::Unsettled { outputs, why: error.to_string() };
+                running.state = State::Unsettled { commit, why: error.to_string() };
             }
         }
+    }
+
+    /// A commit was stored, as was known at once or is known by now: its outputs are released.
+    fn note_stored(&mut self, id: ShardId, commit: Commit, position: Position, released: &mut Released) {
+        let Some(running) = self.running(id) else { return };
+        let Commit { outputs, bytes, epoch, .. } = commit;
+        running.position = position;
+        running.confirmed = epoch;
+        running.shard.committed();
+        self.refusing = None;
+        self.logged_bytes += bytes;
+        self.unflushed |= self.flush == Flush::Later;
+        released.extend(outputs);
     }
 
     /// After a batch that was not stored, memory holds effects that storage does not: throw it away.
@@ -539,27 +543,25 @@ impl<L: Log, T: Table> Host<L, T> {
     fn settle_unknown(&mut self, id: ShardId, now: Moment, released: &mut Released) {
         let settled = self.store.settle(id);
         let Some(running) = self.running(id) else { return };
-        let State::Unsettled { outputs, why } = mem::replace(&mut running.state, State::Live) else { return };
+        let State::Unsettled { commit, why } = mem::replace(&mut running.state, State::Live) else { return };
         match settled {
             Settled::Committed { position } => {
                 reached(Branch::UnknownStored);
-                running.position = position;
-                running.shard.committed();
-                released.extend(outputs);
+                self.note_stored(id, commit, position, released);
             }
             Settled::Unknown(error) => {
                 reached(Branch::UnknownStill);
-                running.state = State::Unsettled { outputs, why: error.to_string() };
+                running.state = State::Unsettled { commit, why: error.to_string() };
             }
             Settled::Lost => {
                 reached(Branch::UnknownLost);
                 running.state = State::Lost;
-                released.doubt(outputs, &self.discipline.in_doubt(why));
+                released.doubt(commit.outputs, &self.discipline.in_doubt(why));
             }
             Settled::Nothing => {
                 reached(Branch::UnknownNothing);
                 // The store does not know of it any more, so it cannot come to be stored: look what there is.
-                released.doubt(outputs, &Refusal::InDoubt(why));
+                released.doubt(commit.outputs, &Refusal::InDoubt(why));
                 self.reload(id, now);
             }
         }
