@@ -417,8 +417,12 @@ impl<L: Log, T: Table> Host<L, T> {
                     batches.push(Batch { shard: id, record });
                 }
                 // Nothing changed, and all that a read can have seen is durable: commits are waited for. Where clients are
-                // answered before the flush, a read shows what they were told. A visit always changes something.
-                None => released.extend(sealed.outputs),
+                // answered before the flush, a read shows what they were told. Edges and relays are told only what is flushed:
+                // a visit notes its visitor, so that it is always part of the record, and of the flush.
+                None => {
+                    debug_assert!(!sealed.outputs.speaks_to_visitors());
+                    released.extend(sealed.outputs);
+                }
             }
         }
         if batches.is_empty() {

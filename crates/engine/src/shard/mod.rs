@@ -74,6 +74,16 @@ pub struct Outputs {
     pub events: Vec<Event>,
 }
 
+impl Outputs {
+    /// Is an edge or a relay told something of what is here, or an heir of what a relay leaves? It forgets what it is told to
+    /// be here, so that must be on the device.
+    pub(crate) fn speaks_to_visitors(&self) -> bool {
+        let speaks =
+            |reply: &Reply| matches!(reply, Reply::Visited(_) | Reply::Estate(_) | Reply::Adopted(_));
+        self.replies.iter().any(|(_, reply)| speaks(reply))
+    }
+}
+
 /// A batch: first make the record durable, then release the outputs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sealed {
