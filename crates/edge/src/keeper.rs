@@ -16,7 +16,7 @@ use std::{
 };
 
 use quipu_engine::{
-    Action, Add, Command, Host, Moment, Refusal, Released, Reply, Settings, Ticket,
+    Action, Add, Command, Host, Moment, Recent, Refusal, Released, Reply, Settings, Ticket,
     handoff::{Answer, BadAnswer, Cluster, Name, Open, Opening, Server, Transient, Visit},
 };
 use quipu_storage::{
@@ -160,7 +160,7 @@ pub(crate) struct Keeper<D: Disk> {
     began: Instant,
     ticket: u64,
     waiting: BTreeMap<Ticket, (Instant, Waiting)>,
-    asked: BTreeMap<Vec<u8>, Asked>,
+    asked: Recent<Vec<u8>, Asked>,
     /// The courier has something to do.
     has_news: bool,
     is_troubled: bool,
@@ -195,7 +195,7 @@ impl<D: Disk> Keeper<D> {
             began,
             ticket: 0,
             waiting: BTreeMap::new(),
-            asked: BTreeMap::new(),
+            asked: asked::nothing(),
             has_news: false,
             is_troubled: false,
             checkpoint_at: None,

@@ -196,7 +196,7 @@ enum State {
     Committing(Commit),
     /// A commit ended in "unknown": nothing is released, and nothing taken, until it is settled.
     Unsettled {
-        outputs: Outputs,
+        commit: Commit,
         why: String,
     },
     /// Memory holds effects that are not stored, and could not be read again yet.
@@ -417,8 +417,12 @@ impl<L: Log, T: Table> Host<L, T> {
                     batches.push(Batch { shard: id, record });
                 }
                 // Nothing changed, and all that a read can have seen is durable: commits are waited for. Where clients are
-                // answered before the flush, a read shows what they were told. A visit always changes something.
-                None => released.extend(sealed.outputs),
+                // answered before the flush, a read shows what they were told. Edges and relays are told only what is flushed:
+                // a visit notes its visitor, so that it is always part of the record, and of the flush.
+                None => {
+                    debug_assert!(!sealed.outputs.speaks_to_visitors());
+                    released.extend(sealed.outputs);
+                }
             }
         }
         if batches.is_empty() {
@@ -451,33 +455,37 @@ impl<L: Log, T: Table> Host<L, T> {
 
     fn settle(&mut self, id: ShardId, commit: Commit, outcome: Stored, now: Moment, released: &mut Released) {
         let Some(running) = self.running(id) else { return };
-        let Commit { outputs, bytes, epoch, .. } = commit;
         match outcome {
-            Stored::Committed { position } => {
-                running.position = position;
-                running.confirmed = epoch;
-                running.shard.committed();
-                self.refusing = None;
-                self.logged_bytes += bytes;
-                self.unflushed |= self.flush == Flush::Later;
-                released.extend(outputs);
-            }
+            Stored::Committed { position } => self.note_stored(id, commit, position, released),
             Stored::Fenced => {
                 reached(Branch::CommitFenced);
                 running.state = State::Lost;
-                released.refuse(outputs, &Refusal::NotHere);
+                released.refuse(commit.outputs, &Refusal::NotHere);
             }
             Stored::Failed(error) => {
                 reached(Branch::CommitFailed);
-                released.refuse(outputs, &Refusal::NotStored(error.to_string()));
+                released.refuse(commit.outputs, &Refusal::NotStored(error.to_string()));
                 self.refusing = Some(error.to_string());
                 self.reload(id, now);
             }
             Stored::Unknown(error) => {
                 reached(Branch::CommitUnknown);
-                running.state = State::Unsettled { outputs, why: error.to_string() };
+                running.state = State::Unsettled { commit, why: error.to_string() };
             }
         }
+    }
+
+    /// A commit was stored, as was known at once or is known by now: its outputs are released.
+    fn note_stored(&mut self, id: ShardId, commit: Commit, position: Position, released: &mut Released) {
+        let Some(running) = self.running(id) else { return };
+        let Commit { outputs, bytes, epoch, .. } = commit;
+        running.position = position;
+        running.confirmed = epoch;
+        running.shard.committed();
+        self.refusing = None;
+        self.logged_bytes += bytes;
+        self.unflushed |= self.flush == Flush::Later;
+        released.extend(outputs);
     }
 
     /// After a batch that was not stored, memory holds effects that storage does not: throw it away.
@@ -539,27 +547,25 @@ impl<L: Log, T: Table> Host<L, T> {
     fn settle_unknown(&mut self, id: ShardId, now: Moment, released: &mut Released) {
         let settled = self.store.settle(id);
         let Some(running) = self.running(id) else { return };
-        let State::Unsettled { outputs, why } = mem::replace(&mut running.state, State::Live) else { return };
+        let State::Unsettled { commit, why } = mem::replace(&mut running.state, State::Live) else { return };
         match settled {
             Settled::Committed { position } => {
                 reached(Branch::UnknownStored);
-                running.position = position;
-                running.shard.committed();
-                released.extend(outputs);
+                self.note_stored(id, commit, position, released);
             }
             Settled::Unknown(error) => {
                 reached(Branch::UnknownStill);
-                running.state = State::Unsettled { outputs, why: error.to_string() };
+                running.state = State::Unsettled { commit, why: error.to_string() };
             }
             Settled::Lost => {
                 reached(Branch::UnknownLost);
                 running.state = State::Lost;
-                released.doubt(outputs, &self.discipline.in_doubt(why));
+                released.doubt(commit.outputs, &self.discipline.in_doubt(why));
             }
             Settled::Nothing => {
                 reached(Branch::UnknownNothing);
                 // The store does not know of it any more, so it cannot come to be stored: look what there is.
-                released.doubt(outputs, &Refusal::InDoubt(why));
+                released.doubt(commit.outputs, &Refusal::InDoubt(why));
                 self.reload(id, now);
             }
         }
@@ -691,15 +697,16 @@ impl<L: Log, T: Table> Host<L, T> {
         Ok(())
     }
 
-    /// A page of the counters of a shard. Call it between batches.
+    /// A page of the counters of a shard that is surely this node's. Call it between batches.
     pub fn list(
         &mut self,
         id: ShardId,
         prefix: &[u8],
         after: Option<&[u8]>,
         limit: usize,
-    ) -> Result<Listing, OpenError> {
+    ) -> Result<Listing, Refusal> {
         debug_assert!(self.pending.is_empty());
+        self.check_readable(id)?;
         let row_prefix = row_key(prefix);
         let row_after = after.map(row_key);
         let scan = Scan {
@@ -708,27 +715,23 @@ impl<L: Log, T: Table> Host<L, T> {
             after: row_after.as_deref(),
             rows_max: limit.max(1),
         };
-        let page = self.store.table().scan(id, scan)?;
-        let running = self.running(id).ok_or(StorageError::NotOpen(id))?;
-        if !matches!(running.state, State::Live) {
-            return Err(StorageError::Unsettled(id).into());
-        }
+        let page = self.store.table().scan(id, scan);
+        let page = page.map_err(|error| Refusal::NotStored(error.to_string()))?;
+        let running = self.running(id).ok_or(Refusal::NotHere)?;
         let listing = running.shard.list(ListFrom { prefix, after, limit }, &page);
-        listing.map_err(|why| OpenError::Unreadable { shard: id.0, why })
+        listing.map_err(|why| Refusal::NotStored(OpenError::Unreadable { shard: id.0, why }.to_string()))
     }
 
-    /// Begins to watch a counter. Call it between batches.
+    /// Begins to watch a counter of a shard that is surely this node's. Call it between batches.
     pub fn watch(&mut self, id: ShardId, key: &[u8]) -> Result<Option<i64>, Refusal> {
         debug_assert!(self.pending.is_empty());
         if !is_key(key) {
             return Err(Refusal::BadKey { bytes: key.len() });
         }
+        self.check_readable(id)?;
         let table = self.store.table();
         let running = self.shards.get_mut(usize::from(id.0)).and_then(Option::as_deref_mut);
         let running = running.ok_or(Refusal::NotHere)?;
-        if let Some(refusal) = running.state.refusal() {
-            return Err(refusal);
-        }
         load(table, running, key)?;
         Ok(running.shard.watch(key))
     }
@@ -786,15 +789,16 @@ impl<L: Log, T: Table> Host<L, T> {
         stats
     }
 
-    /// How many counters exist in a shard that is open.
+    /// How many counters exist in a shard that can be read and is surely this node's.
     pub fn live_in(&self, id: ShardId) -> Option<u64> {
         let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
-        running.filter(|it| !matches!(it.state, State::Lost)).map(|running| running.shard.live())
+        let is_live = |running: &&Running| matches!(running.state, State::Live);
+        running.filter(is_live).filter(|_| self.is_trusted(id)).map(|running| running.shard.live())
     }
 
-    /// How many counters exist.
+    /// How many counters exist in all such shards.
     pub fn live(&self) -> u64 {
-        self.shards.iter().flatten().map(|running| running.shard.live()).sum()
+        self.shards.iter().flatten().filter_map(|running| self.live_in(running.id)).sum()
     }
 }
 

@@ -20,6 +20,7 @@ mod links;
 mod membership;
 pub mod nodes;
 mod operations;
+mod recent;
 mod record;
 mod rules;
 mod settings;
@@ -37,6 +38,7 @@ pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};
 pub use quipu_crdt::{Pn, bounded::Right};
+pub use recent::Recent;
 pub use rules::{Rule, Rules};
 pub use settings::{BadWindow, Moment, Settings, Window, WindowMode};
 pub use shard::{

@@ -72,6 +72,37 @@ fn who_reads_no_more_asks_no_more() {
     assert_eq!(edge.status().unwrap().asks, 1);
 }
 
+/// Servers are asked for so many counters at once, besides those that are watched.
+const ASKED_MAX: usize = 16 * 1024;
+
+#[test]
+fn an_edge_forgets_the_counter_that_was_read_longest_ago() {
+    let site = site();
+    site.add("aaa", 10);
+    site.add("aab", 20);
+    let edge = in_memory(&[&site]);
+    edge.value("aaa").unwrap();
+    let mut watch = edge.watch("aab").unwrap();
+    edge.sync().unwrap();
+    assert_eq!(edge.value("aaa").unwrap().value, 10);
+    for round in 0..2 {
+        for number in 1..ASKED_MAX {
+            edge.value(format!("key-{round}-{number}")).unwrap();
+        }
+        let here = edge.value("aaa").unwrap();
+        assert!(here.value == 10 && here.heard.is_some(), "it is among the last that were read: {here:?}");
+    }
+    assert_eq!(edge.status().unwrap().asks, ASKED_MAX + 1);
+    site.add("aab", 1);
+    let mut last = None;
+    // Many are asked for, in turn.
+    for _ in 0..40 {
+        edge.sync().unwrap();
+        last = watch.next(Duration::from_millis(1)).or(last);
+    }
+    assert_eq!(last.map(|reading| reading.value), Some(21), "it is watched");
+}
+
 #[test]
 fn threads_share_an_edge() {
     let site = site();

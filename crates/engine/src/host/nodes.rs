@@ -5,7 +5,7 @@ use quipu_storage::{Fenced, Log, ShardId, StorageError, Table};
 
 use super::{Host, OpenError, Released, Running, State};
 use crate::{
-    Moment,
+    Moment, Refusal,
     coverage::{Branch, reached},
 };
 
@@ -40,8 +40,8 @@ impl Standing {
 
 impl<L: Log, T: Table> Host<L, T> {
     /// How it stands with this node at this moment: to be said before every [`Self::commit`] and [`Self::outgoing`], after
-    /// everything was taken in that these speak of. Whatever is not trusted is committed before anything is said of it, even
-    /// if nothing has changed.
+    /// everything was taken in that these speak of, and before a shard is listed, watched or counted. Whatever is not trusted
+    /// is committed before anything is said of it, even if nothing has changed.
     pub fn set_standing(&mut self, standing: Standing) {
         self.standing = standing;
     }
@@ -50,6 +50,24 @@ impl<L: Log, T: Table> Host<L, T> {
         let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
         self.discipline.trusts_blindly()
             || running.is_some_and(|running| self.standing.is_trusted(running.confirmed))
+    }
+
+    /// May a shard be read between batches? If it may be another node's by now, the answer is no, and its fence is asked with
+    /// the next batch.
+    pub(super) fn check_readable(&mut self, id: ShardId) -> Result<(), Refusal> {
+        let (is_trusted, holds) = (self.is_trusted(id), self.standing.holds);
+        let running = self.running(id).ok_or(Refusal::NotHere)?;
+        if let Some(refusal) = running.state.refusal() {
+            return Err(refusal);
+        }
+        if is_trusted {
+            return Ok(());
+        }
+        if holds {
+            reached(Branch::FenceAsked);
+            running.shard.store_anyway();
+        }
+        Err(Refusal::NotHere)
     }
 
     /// Takes a shard if its fence stands as it was seen, and reads what was committed. Returns whether it did.

@@ -51,8 +51,8 @@ impl<L: Log, T: Table> Host<L, T> {
                 released.replies.push((ticket, Reply::refused(refusal)));
             }
             let is_late = now.elapsed_ms.saturating_sub(running.begun_ms) >= overdue.after_ms;
-            let (State::Committing(Commit { outputs, .. }) | State::Unsettled { outputs, .. }) =
-                &mut running.state
+            let (State::Committing(Commit { outputs, .. })
+            | State::Unsettled { commit: Commit { outputs, .. }, .. }) = &mut running.state
             else {
                 continue;
             };

@@ -1,5 +1,7 @@
 //! What comes by handoff: visits of edges and relays, and counting what they bring.
 
+use std::collections::BTreeSet;
+
 use quipu_crdt::{
     Overflow, Pn, Tally,
     bounded::Right,
@@ -312,13 +314,18 @@ impl Shard {
         let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         reached(Branch::LastWordsAgain);
-        let clients: Vec<Name> = handshake.notices().map(|(notice, _)| *notice.client()).collect();
+        let clients = handshake.notices().map(|(notice, _)| *notice.client());
+        let kept: BTreeSet<Name> = clients.chain(handshake.cached().map(|token| token.source)).collect();
+        let before: Vec<_> = kept.into_iter().map(|name| (name, handshake.kept(&name))).collect();
         let mut rows = Rows::taking(self, now);
-        let kept: Vec<Name> = handshake.cached().map(|token| token.source).collect();
         handshake.deliver_cached(&mut rows);
         handshake.act_on_kept_notices(&mut rows);
+        let changed = before.into_iter().filter(|(name, kept)| handshake.kept(name) != *kept);
+        let changed: Vec<Name> = changed.map(|(name, _)| name).collect();
         self.desk.put_back(shard, handshake);
-        self.desk.note(shard, clients.into_iter().chain(kept), Guest::default());
+        if !changed.is_empty() {
+            self.desk.note(shard, changed, Guest::default());
+        }
         if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
         }

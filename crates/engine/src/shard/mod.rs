@@ -74,6 +74,16 @@ pub struct Outputs {
     pub events: Vec<Event>,
 }
 
+impl Outputs {
+    /// Is an edge or a relay told something of what is here, or an heir of what a relay leaves? It forgets what it is told to
+    /// be here, so that must be on the device.
+    pub(crate) fn speaks_to_visitors(&self) -> bool {
+        let speaks =
+            |reply: &Reply| matches!(reply, Reply::Visited(_) | Reply::Estate(_) | Reply::Adopted(_));
+        self.replies.iter().any(|(_, reply)| speaks(reply))
+    }
+}
+
 /// A batch: first make the record durable, then release the outputs.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sealed {
@@ -828,6 +838,7 @@ impl Shard {
             self.summary.knows_ids_from_ms = Some(now_ms + self.settings.window.length_ms());
             self.moved = true;
         }
+        self.waiting.expire(now_ms);
         let floor = self.operations.tick(now_ms);
         self.moved |= self.operations.dropped_ms() > self.summary.forgotten_ms;
         floor
@@ -884,12 +895,13 @@ impl Shard {
     /// From now on changes of this counter are told. Returns its value; its row must be installed.
     pub fn watch(&mut self, key: &[u8]) -> Option<i64> {
         self.watched.insert(key.into());
-        if self.settings.transient.is_some() { self.ask(key) } else { self.value(key) }
+        if self.settings.transient.is_some() { self.ask_always(key) } else { self.value(key) }
     }
 
     /// No more.
     pub fn unwatch(&mut self, key: &[u8]) {
         self.watched.remove(key);
+        self.ask_for_a_while(key);
     }
 }
 

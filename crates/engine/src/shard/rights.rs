@@ -93,6 +93,12 @@ impl Waiting {
 }
 
 impl Waiting {
+    /// Forgets the rights and the counters in the making that nobody needs any more, whoever is connected.
+    pub(super) fn expire(&mut self, now_ms: u64) {
+        self.wants.retain(|_, want| want.until_ms > now_ms);
+        self.unmade.retain(|_, want| want.until_ms > now_ms);
+    }
+
     /// A counter has taken effect that was made here.
     pub(super) fn note_effect(&mut self, key: &[u8], number: u64) {
         let is_awaited = |waiter: &Waiter| {
@@ -391,3 +397,6 @@ impl Shard {
         self.touch(index, true);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,7 +12,7 @@ use quipu_crdt::{
 
 use super::{Shard, saturated};
 use crate::{
-    Action, Add, Added, Command, EXCHANGE_BYTES_MAX, Moment, Refusal, Reply, Rule, SLOTS,
+    Action, Add, Added, Command, EXCHANGE_BYTES_MAX, Moment, Recent, Refusal, Reply, Rule, SLOTS,
     counter::Counter,
     counters::Index,
     handoff::{
@@ -24,7 +24,7 @@ use crate::{
 
 /// A visit to all shards aims at this size, in bytes; what is left comes with the next one.
 const VISITS_BYTES_MAX: usize = 4 * EXCHANGE_BYTES_MAX;
-/// So many counters are watched at most.
+/// Servers are asked for the values of so many counters of a shard: those that were read last, and all that are watched.
 const SEEN_MAX: usize = 16 * 1024;
 /// What a counter costs in a token besides its key, in bytes, at most.
 const DELTA_BYTES: usize = 24;
@@ -32,12 +32,12 @@ const DELTA_BYTES: usize = 24;
 const READING_BYTES: usize = 48;
 
 /// What a transient replica has besides its counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pending {
     /// Counters that have not been handed over, by their hash slots.
     by_slot: BTreeSet<(u16, Index)>,
-    /// Counters whose values somebody wants to know.
-    seen: BTreeMap<Key, Seen>,
+    /// Counters whose values somebody wants to know. Those that are watched are held.
+    seen: Recent<Key, Seen>,
     /// What was safe to report of those that the batch has changed, before it.
     before: BTreeMap<Key, Pn>,
     /// Shards that have heard the last words.
@@ -48,14 +48,25 @@ pub(super) struct Pending {
     next_ask: BTreeMap<u16, usize>,
 }
 
+impl Default for Pending {
+    fn default() -> Self {
+        Self {
+            by_slot: BTreeSet::new(),
+            seen: Recent::new(SEEN_MAX),
+            before: BTreeMap::new(),
+            said: BTreeSet::new(),
+            next_shard: 0,
+            next_ask: BTreeMap::new(),
+        }
+    }
+}
+
 impl Pending {
     /// The counter as it is seen, to be changed by the batch that is being made.
     fn seen(&mut self, key: &[u8]) -> Option<&mut Seen> {
-        let (name, _) = self.seen.get_key_value(key)?;
+        let val = self.seen.get(key)?.val;
         if !self.before.contains_key(key) {
-            let name = name.clone();
-            let val = self.seen.get(key)?.val;
-            self.before.insert(name, val);
+            self.before.insert(Key::new(key)?, val);
         }
         self.seen.get_mut(key)
     }
@@ -213,15 +224,24 @@ impl Shard {
 
     /// From now on servers are asked for the value of this counter. Returns what is known; `None`: nothing.
     pub fn ask(&mut self, key: &[u8]) -> Option<i64> {
-        let name = Key::new(key)?;
-        if !self.pending.seen.contains_key(key) {
-            if self.pending.seen.len() >= SEEN_MAX {
-                self.pending.seen.pop_first();
-            }
+        if self.pending.seen.touch(key).is_none() {
+            let name = Key::new(key)?;
             let val = self.counted_or_in_flight(key);
-            self.pending.seen.insert(name, Seen { val, ..Seen::default() });
+            self.pending.seen.use_or_insert(name, || Seen { val, ..Seen::default() });
         }
         self.transient_value(key)
+    }
+
+    /// The same of a counter that is watched: it is not forgotten for others that are read.
+    pub(super) fn ask_always(&mut self, key: &[u8]) -> Option<i64> {
+        let value = self.ask(key);
+        self.pending.seen.hold(key);
+        value
+    }
+
+    /// It is not watched any more.
+    pub(super) fn ask_for_a_while(&mut self, key: &[u8]) {
+        self.pending.seen.let_go(key);
     }
 
     /// No more.
@@ -237,13 +257,13 @@ impl Shard {
     /// After a batch that was not stored: what servers have told is true whatever became of it, and what was reported
     /// before it stays so.
     pub(super) fn carry_on_seen(&mut self, before: &mut Self) {
-        let mut seen = std::mem::take(&mut before.pending.seen);
+        let mut seen = before.pending.seen.take();
         for (key, val) in std::mem::take(&mut before.pending.before) {
             if let Some(seen) = seen.get_mut(&key) {
                 seen.val = val;
             }
         }
-        for (key, seen) in &mut seen {
+        for (key, seen) in seen.iter_mut() {
             let mut known = seen.below;
             known.saturating_add(&self.own_pending(key.bytes()));
             seen.val.merge(&known);

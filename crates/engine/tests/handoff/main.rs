@@ -4,8 +4,10 @@
 mod bounded;
 mod folding;
 mod gone;
+mod last_words;
 mod lazy;
 mod leaving;
+mod reading;
 mod relays;
 mod same_steps;
 mod stored;

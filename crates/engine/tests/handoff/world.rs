@@ -13,7 +13,8 @@ use quipu_storage::{
 
 /// An edge is one shard.
 const EDGE_SHARD: ShardId = ShardId(0);
-const PENDING_MAX: usize = 1000;
+/// So many counters may wait in a shard of a relay or an edge.
+pub(crate) const PENDING_MAX: usize = 1000;
 
 pub(crate) fn shards() -> Shards {
     Shards::new(4).expect("a power of two")
@@ -154,6 +155,11 @@ impl Node {
         let mut released = Released::default();
         self.host.commit(moment(now_ms), &mut released);
         released.replies
+    }
+
+    /// How many records the log of a shard has.
+    pub(crate) fn records(&self, shard: ShardId) -> usize {
+        self.memory.records(shard)
     }
 
     /// What is stored of a shard. It is not used any more then.

@@ -11,6 +11,7 @@ mod oracle;
 mod recovery;
 mod rules;
 mod saving;
+mod settling;
 mod stored;
 mod table;
 mod world;

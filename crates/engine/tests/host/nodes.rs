@@ -109,6 +109,49 @@ fn who_has_lapsed_asks_the_fence_before_it_says_anything() {
 }
 
 #[test]
+fn a_node_without_trust_lists_watches_and_counts_nothing() {
+    let memory = Memory::new();
+    let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));
+    one.take(&memory);
+    one.count();
+    assert!(one.host.list(SHARD, b"", None, 10).is_ok());
+    assert_eq!(one.host.watch(SHARD, b"hits"), Ok(Some(1)));
+    assert_eq!((one.host.live_in(SHARD), one.host.live()), (Some(1), 1));
+    // It is paused for so long that another node takes the shard.
+    one.lapse();
+    assert!(other.take(&memory));
+    other.count();
+    assert!(one.host.list(SHARD, b"", None, 10).is_err());
+    assert_eq!(one.host.watch(SHARD, b"hits"), Err(Refusal::NotHere));
+    assert_eq!((one.host.live_in(SHARD), one.host.live()), (None, 0));
+    // It is relied on again, and asks the fence with its next batch.
+    one.host.set_standing(Standing { epoch: 1, holds: true });
+    assert!(one.host.list(SHARD, b"", None, 10).is_err());
+    let mut released = Released::default();
+    one.host.commit(NOW, &mut released);
+    assert_eq!(one.host.forget_lost(&mut released), [SHARD]);
+}
+
+#[test]
+fn a_node_that_has_asked_the_fence_lists_watches_and_counts_again() {
+    let memory = Memory::new();
+    let mut one = Node::new(&memory, 1);
+    one.take(&memory);
+    one.count();
+    one.host.set_standing(Standing { epoch: 1, holds: true });
+    for _ in 0..2 {
+        assert!(one.host.list(SHARD, b"", None, 10).is_err(), "and that asks the fence");
+        assert_eq!(one.host.watch(SHARD, b"hits"), Err(Refusal::NotHere));
+        assert_eq!(one.host.live_in(SHARD), None);
+    }
+    one.host.commit(NOW, &mut Released::default());
+    assert_eq!(one.host.list(SHARD, b"", None, 10).expect("a page").counters, [(b"hits".to_vec(), 1)]);
+    assert_eq!(one.host.watch(SHARD, b"hits"), Ok(Some(1)));
+    assert_eq!(one.host.live_in(SHARD), Some(1));
+    assert_eq!(memory.records(SHARD), 2, "it was asked once");
+}
+
+#[test]
 fn who_only_reads_is_not_told_that_a_count_is_in_doubt() {
     let memory = Memory::new();
     let (mut one, mut other) = (Node::new(&memory, 1), Node::new(&memory, 2));
@@ -188,4 +231,5 @@ fn blind_trust_is_caught() {
     other.count();
     one.lapse();
     assert!(is(one.ask(Action::Get).as_ref(), 1), "an old value, which the right way does not tell");
+    assert!(one.host.list(SHARD, b"", None, 10).is_ok());
 }

@@ -170,6 +170,14 @@ impl Cursors {
     }
 }
 
+/// What a client is told when a page could not be listed or deleted: it may try again if the shard has moved, or may have.
+fn not_done(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::NotHere => format!("TRYAGAIN {refusal}"),
+        refusal => format!("ERR {refusal}"),
+    }
+}
+
 /// What every key that matches the pattern begins with.
 fn literal_prefix(pattern: &[u8]) -> &[u8] {
     let end = pattern.iter().position(|byte| b"*?[\\".contains(byte)).unwrap_or(pattern.len());
@@ -197,8 +205,10 @@ impl Node {
             let limit = (count - looked).min(PAGE);
             let listing = match (scope, self.list_shard(scope, &place, &prefix, limit).await) {
                 // Whoever asks all nodes hears of these from another one.
-                (Scope::Node, Err(Refusal::NotHere)) => Listing { counters: Vec::new(), next: None },
-                (_, listing) => listing.map_err(|error| format!("ERR {error}"))?,
+                (Scope::Node, Err(Refusal::NotHere)) if self.shared.is_elsewhere(place.shard) => {
+                    Listing { counters: Vec::new(), next: None }
+                }
+                (_, listing) => listing.map_err(not_done)?,
             };
             looked += listing.counters.len();
             let listed = listing.counters.into_iter().map(|(key, _)| key);
@@ -263,10 +273,7 @@ impl Node {
                     Scope::Site => self.clear_page(request).await,
                     Scope::Node => self.clear_page_here(request).await,
                 };
-                let cleared = cleared.map_err(|error| match error {
-                    Refusal::NotHere => format!("TRYAGAIN {error}"),
-                    error => format!("ERR {error}"),
-                })?;
+                let cleared = cleared.map_err(not_done)?;
                 kept += cleared.kept;
                 after = cleared.next;
                 if after.is_none() {

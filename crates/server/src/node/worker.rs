@@ -13,10 +13,10 @@ use std::{
 
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
 use quipu_engine::{
-    Action, Command, Envelope, Host, HostStats, Moment, OpenError, OwnedCommand, Refusal, Released,
-    Reply as Answer, Ticket,
+    Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
+    Ticket,
 };
-use quipu_storage::{Log, ShardId, StorageError, Table};
+use quipu_storage::{Log, ShardId, Table};
 use tokio::sync::watch;
 
 use super::{
@@ -389,10 +389,19 @@ impl Worker {
             Mail::Acks(ask) if ask.written.iter().all(|written| written.position.is_some()) => {
                 self.acks.push(ask, &self.host);
             }
-            Mail::List { .. }
-            | Mail::Count { .. }
-            | Mail::Watch { .. }
-            | Mail::Positions { .. }
+            Mail::List { request: ListShard { shard, .. }, .. } => {
+                self.make_sure([shard]);
+                self.after_commit.push(mail);
+            }
+            Mail::Count { .. } => {
+                self.make_sure(self.mine());
+                self.after_commit.push(mail);
+            }
+            Mail::Watch { ref key, .. } => {
+                self.make_sure([self.shared.shards.of(key)]);
+                self.after_commit.push(mail);
+            }
+            Mail::Positions { .. }
             | Mail::Acks(_)
             | Mail::Audit { .. }
             | Mail::CaughtUp { .. }
@@ -422,6 +431,7 @@ impl Worker {
 
     /// A page of counters to be deleted; all of it is committed at this moment, or in this very batch.
     fn clear(&mut self, request: &ListShard, answer: tokio::sync::oneshot::Sender<Result<Cleared, Refusal>>) {
+        self.make_sure([request.shard]);
         self.commit();
         self.collect(true);
         if self.host.is_undecided(request.shard) {
@@ -431,8 +441,8 @@ impl Worker {
         let ListShard { shard, prefix, after, limit } = request;
         let listing = match self.host.list(*shard, prefix, after.as_deref(), *limit) {
             Ok(listing) => listing,
-            Err(error) => {
-                let _ = answer.send(Err(not_listed(error)));
+            Err(refusal) => {
+                let _ = answer.send(Err(refusal));
                 return;
             }
         };
@@ -795,15 +805,25 @@ impl Worker {
         shared.shards.all().filter(move |shard| shared.owner(*shard) == index)
     }
 
+    /// These shards are to be listed, watched or counted after the next commit: those that may be another node's by now ask
+    /// their fences with it.
+    fn make_sure(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+        if self.shared.siblings.is_none() {
+            return;
+        }
+        self.tell_standing();
+        for shard in shards {
+            if !self.host.may_speak(shard) {
+                self.host.ask_fence(shard);
+            }
+        }
+    }
+
     /// How many counters are in each shard. One that may be another node's by now is left to that one.
     fn count_counters(&mut self) -> Vec<(ShardId, u64)> {
         self.tell_standing();
         let mut counts = Vec::new();
         for shard in self.mine() {
-            if self.shared.siblings.is_some() && !self.host.may_speak(shard) {
-                self.host.ask_fence(shard);
-                continue;
-            }
             counts.extend(self.host.live_in(shard).map(|count| (shard, count)));
         }
         counts
@@ -836,8 +856,8 @@ impl Worker {
                 self.deferred.push_ask(request.shard, self.moment.elapsed_ms, mail);
             }
             Mail::List { request: ListShard { shard, prefix, after, limit }, answer } => {
-                let listing = self.host.list(shard, &prefix, after.as_deref(), limit);
-                let _ = answer.send(listing.map_err(not_listed));
+                self.tell_standing();
+                let _ = answer.send(self.host.list(shard, &prefix, after.as_deref(), limit));
             }
             Mail::Count { answer } => drop(answer.send(self.count_counters())),
             Mail::Positions { of, answer } => self.tell_positions(of, answer),
@@ -847,6 +867,7 @@ impl Worker {
             Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
+                self.tell_standing();
                 if let Ok(value) = self.host.watch(shard, &key)
                     && values.send(value).is_ok()
                 {
@@ -925,14 +946,6 @@ impl Worker {
         }
         self.release_all();
         self.host.flush().map_err(io::Error::other)
-    }
-}
-
-/// Why there is no page of counters.
-fn not_listed(error: OpenError) -> Refusal {
-    match error {
-        OpenError::Storage(StorageError::NotOpen(_)) => Refusal::NotHere,
-        error => Refusal::NotStored(error.to_string()),
     }
 }
 
