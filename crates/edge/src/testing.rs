@@ -111,11 +111,14 @@ impl Site {
         Self::of(cluster, id, &Membership::alone(id))
     }
 
-    /// The sites of a cluster, numbered from 1.
+    /// The sites of a cluster, numbered from 1. They have spoken to each other, as sites do before they open slots.
     pub fn cluster(cluster: &str, count: u16) -> io::Result<Vec<Self>> {
         let ids: Vec<SiteId> = (1..=count).map(|number| SiteId { number, incarnation: 0 }).collect();
         let membership = Membership::of(ids.iter().copied());
-        ids.into_iter().map(|id| Self::of(cluster, id, &membership)).collect()
+        let sites: Vec<Self> =
+            ids.into_iter().map(|id| Self::of(cluster, id, &membership)).collect::<io::Result<_>>()?;
+        Self::talk(&sites);
+        Ok(sites)
     }
 
     fn of(cluster: &str, id: SiteId, membership: &Membership) -> io::Result<Self> {

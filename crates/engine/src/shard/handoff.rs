@@ -152,9 +152,9 @@ impl Shard {
             self.take_passed_on(shard, visitor, *passed_on, now);
         }
         self.decide_kept(shard, now);
-        let readings = asks.into_iter().map(|key| {
-            let reading = self.reading(&key);
-            (key, reading)
+        let readings = asks.into_iter().filter_map(|key| {
+            let reading = self.reading(&key)?;
+            Some((key, reading))
         });
         let readings = readings.collect();
         // What it has brought for others may have reached them another way.
@@ -171,14 +171,15 @@ impl Shard {
         Ok(Answer { view, keeps_notice, refused, passed_on })
     }
 
-    /// What is known of a counter.
-    fn reading(&mut self, key: &Key) -> Reading {
+    /// What is known of a counter. A relay that no site has told anything about it does not know.
+    fn reading(&mut self, key: &Key) -> Option<Reading> {
         if self.settings.transient.is_some() {
             return self.transient_reading(key);
         }
-        let Some(index) = self.find(key.bytes()) else { return Reading::default() };
+        let Some(index) = self.find(key.bytes()) else { return Some(Reading::default()) };
         let site = self.settings.site;
-        self.counters.get(index).counter.as_ref().map(|counter| counter.reading(site)).unwrap_or_default()
+        let counter = self.counters.get(index).counter.as_ref();
+        Some(counter.map(|counter| counter.reading(site)).unwrap_or_default())
     }
 
     /// Counts what a token brings, all of it or nothing.

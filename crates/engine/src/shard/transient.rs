@@ -284,10 +284,10 @@ impl Shard {
     }
 
     /// What a relay tells an edge.
-    pub(super) fn transient_reading(&mut self, key: &Key) -> Reading {
+    pub(super) fn transient_reading(&mut self, key: &Key) -> Option<Reading> {
         self.ask(key.bytes());
-        let seen = self.pending.seen.get(key.bytes()).copied().unwrap_or_default();
-        Reading { counted: seen.val, set_aside: seen.set_aside }
+        let seen = self.pending.seen.get(key.bytes()).filter(|seen| seen.is_heard)?;
+        Some(Reading { counted: seen.val, set_aside: seen.set_aside })
     }
 
     /// Step 5 of a merge with a server's view.

@@ -1,6 +1,7 @@
 //! Reading at a relay: which counters it goes on asking its site about.
 
 use quipu_engine::{Released, Reply, Settings};
+use quipu_storage::ShardId;
 
 use crate::world::{Node, moment, shards};
 
@@ -59,4 +60,17 @@ fn a_watched_counter_is_not_forgotten() {
     }
     let told: Vec<Option<i64>> = released.events.iter().map(|event| event.value).collect();
     assert_eq!(told.last(), Some(&Some(6)), "{told:?}");
+}
+
+#[test]
+fn a_relay_that_no_site_has_told_anything_tells_edges_nothing() {
+    let (mut site, mut relay, mut edge) = (Node::site(1, Settings::default()), Node::relay(1), Node::edge(1));
+    site.add(b"aaa", 7, 0);
+    edge.ask(b"aaa");
+    edge.exchange(&mut relay, true, 0);
+    assert!(!edge.host.is_heard(ShardId(0), b"aaa"), "nobody knows it yet");
+    relay.exchange(&mut site, true, 0);
+    edge.exchange(&mut relay, true, 0);
+    assert!(edge.host.is_heard(ShardId(0), b"aaa"));
+    assert_eq!(edge.ask(b"aaa"), Some(7));
 }
