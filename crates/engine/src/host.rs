@@ -28,7 +28,7 @@ pub use self::{
     discipline::Discipline,
     nodes::Standing,
     patience::{Overdue, passed_on, withdrawn},
-    sites::{Envelope, Unfinished},
+    sites::{Counting, Envelope, Unfinished},
 };
 use crate::{
     Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
@@ -233,6 +233,7 @@ pub struct Host<L, T> {
     membership: Membership,
     standing: Standing,
     connected: BTreeSet<SiteId>,
+    counting: Counting,
     /// So many commits are under way.
     under_way: usize,
     /// Something was committed that a crash could take back.
@@ -278,6 +279,7 @@ impl<L: Log, T: Table> Host<L, T> {
             membership: Membership::alone(settings.site),
             standing: Standing::default(),
             connected: BTreeSet::new(),
+            counting: Counting::default(),
             under_way: 0,
             unflushed: false,
             flush_next: false,

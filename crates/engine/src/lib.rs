@@ -33,7 +33,9 @@ pub use command::{
     OwnedCommand, Refusal, Reply, SiteView, Spread,
 };
 pub use council::Council;
-pub use host::{Envelope, Host, HostStats, OpenError, Overdue, Released, Unfinished, passed_on, withdrawn};
+pub use host::{
+    Counting, Envelope, Host, HostStats, OpenError, Overdue, Released, Unfinished, passed_on, withdrawn,
+};
 pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};

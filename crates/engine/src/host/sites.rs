@@ -6,7 +6,7 @@ use quipu_storage::{Flush, Log, Page, Scan, ShardId, Slice, StorageError, Table}
 
 use super::{Host, Running, State, load, prepare};
 use crate::{
-    BadMessage, Membership, Message, Moment, Rule, ShardAudit, SiteId,
+    BadMessage, Membership, Message, Moment, Refusal, Rule, ShardAudit, SiteId,
     record::row_key,
     shard::{Shard, SweepWanted},
 };
@@ -48,6 +48,18 @@ impl Unfinished {
         let Self { commands, operations, behind, kept } = self;
         *commands == 0 && *operations == 0 && *kept == 0 && behind.is_empty()
     }
+}
+
+/// Whether commands that have waited for other sites may count when they are resumed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Counting {
+    /// They may.
+    #[default]
+    Allowed,
+    /// Not now: they wait on, and are refused when their time is up.
+    Paused(Refusal),
+    /// Never again: they are refused.
+    Ended(Refusal),
 }
 
 impl<L: Log, T: Table> Host<L, T> {
@@ -97,7 +109,7 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let now = running.clock.at(now);
         let received = running.shard.receive(id.0, from, message, now);
-        try_again(table, running, now);
+        try_again(table, running, &self.counting, now);
         self.mark_pending(id);
         received
     }
@@ -125,9 +137,20 @@ impl<L: Log, T: Table> Host<L, T> {
                 continue;
             }
             let id = running.id;
-            try_again(self.store.table(), running, now);
+            try_again(self.store.table(), running, &self.counting, now);
             self.mark_pending(id);
         }
+    }
+
+    /// Says whether commands that wait may count when they are resumed. The caller keeps new ones away by itself.
+    pub fn set_counting(&mut self, counting: Counting) {
+        if self.counting == counting {
+            return;
+        }
+        if !matches!(counting, Counting::Paused(_)) {
+            self.shards.iter_mut().flatten().for_each(|running| running.shard.wake_waiting());
+        }
+        self.counting = counting;
     }
 
     /// What is to be sent now: call it after [`Self::commit`], and again at [`Self::wants_at`]. It speaks of what is
@@ -226,13 +249,18 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 }
 
-/// Resumes the commands that wait. Each goes the whole way of a new one.
-fn try_again<T: Table>(table: &T, running: &mut Running, now: Moment) {
+/// Resumes the commands that wait. Each goes the whole way of a new one, which would be refused where the site must not count.
+fn try_again<T: Table>(table: &T, running: &mut Running, counting: &Counting, now: Moment) {
+    let as_new = running.shard.rules().keep(Rule::ResumedAsNew);
     for waiter in running.shard.take_waiting() {
-        let ready = if running.shard.rules().keep(Rule::ResumedAsNew) {
-            prepare(table, running, &waiter.command())
-        } else {
-            load(table, running, waiter.command().key)
+        let ready = match counting {
+            Counting::Ended(refusal) if as_new => {
+                running.shard.refuse(&waiter, refusal.clone());
+                continue;
+            }
+            Counting::Paused(refusal) if as_new => Err(refusal.clone()),
+            _ if as_new => prepare(table, running, &waiter.command()),
+            _ => load(table, running, waiter.command().key),
         };
         match ready {
             Ok(()) => running.shard.resume(waiter, now),

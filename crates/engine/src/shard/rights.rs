@@ -290,16 +290,26 @@ impl Shard {
             }
             Err(refusal) => {
                 reached(Branch::WaitTimedOut);
-                self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+                self.refuse(&waiter, refusal);
             }
             Ok(None) => self.waiting.commands.push(waiter),
         }
     }
 
+    /// A command that has waited is not done.
+    pub(crate) fn refuse(&mut self, waiter: &Waiter, refusal: Refusal) {
+        self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+    }
+
+    /// Commands that wait are resumed with the next batch.
+    pub(crate) fn wake_waiting(&mut self) {
+        self.waiting.is_woken = true;
+    }
+
     /// What a command needs cannot be read now: it waits on, unless its time is up.
     pub(crate) fn wait_on(&mut self, waiter: Waiter, refusal: Refusal, now: Moment) {
         if waiter.deadline_ms <= now.elapsed_ms {
-            self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+            self.refuse(&waiter, refusal);
         } else {
             self.waiting.commands.push(waiter);
         }

@@ -1,8 +1,8 @@
 //! Retries among several sites, where something else happens in between: each of these once miscounted.
 
 use quipu_engine::{
-    Action, Add, Added, Beyond, OperationId, Outcome, Reply, Rule, Rules, Settings, Spread, Suspicion,
-    Ticket, Window, WindowMode,
+    Action, Add, Added, Beyond, Counting, OperationId, Outcome, Refusal, Reply, Rule, Rules, Settings,
+    Spread, Suspicion, Ticket, Window, WindowMode,
 };
 
 use crate::world::{World, site};
@@ -60,6 +60,50 @@ fn a_command_that_waited_looks_at_stored_ids_when_it_is_resumed() {
     assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{reply:?}");
     assert_eq!(value, Some(9), "the wrong variant counts again");
     assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(1)])], "and the books show it");
+}
+
+/// A site at which a command waits for rights, one of which has come in between.
+fn waiting(rule: Option<Rule>) -> (World, Ticket) {
+    let mut world = World::new(2, 1, without(rule));
+    create(&mut world, 1, b"b", 10);
+    world.link(0, 1, false);
+    let waiting = spend_remote(&mut world, 0, b"b", b"x", 1_000);
+    world.add(0, b"b", 1);
+    (world, waiting)
+}
+
+#[test]
+fn a_command_that_waited_counts_nothing_at_a_site_that_was_removed() {
+    let removed = || Counting::Ended(Refusal::Removed("site 1 was removed".into()));
+    let (mut world, ticket) = waiting(None);
+    world.set_counting(0, removed());
+    world.pass(100);
+    let reply = world.answer(0, ticket).expect("it is told at once");
+    assert!(matches!(reply, Reply::Refused(Refusal::Removed(_))), "{reply:?}");
+    assert_eq!(world.get(0, b"b"), Some(11));
+    let (mut world, ticket) = waiting(Some(Rule::ResumedAsNew));
+    world.set_counting(0, removed());
+    world.pass(2_000);
+    assert!(matches!(world.answer(0, ticket), Some(Reply::Added(_))), "the wrong variant counts");
+}
+
+#[test]
+fn a_command_that_waited_counts_when_its_site_has_asked_whether_it_may() {
+    let paused = || Counting::Paused(Refusal::NotStored("this site asks its peers".into()));
+    let (mut world, ticket) = waiting(None);
+    world.set_counting(0, paused());
+    world.pass(500);
+    assert_eq!(world.answer(0, ticket), None);
+    world.set_counting(0, Counting::Allowed);
+    world.pass(100);
+    assert!(matches!(world.answer(0, ticket), Some(Reply::Added(_))));
+    assert_eq!(world.get(0, b"b"), Some(10));
+    let (mut world, ticket) = waiting(None);
+    world.set_counting(0, paused());
+    world.pass(2_000);
+    let reply = world.answer(0, ticket).expect("its time is up");
+    assert!(matches!(reply, Reply::Refused(Refusal::NotStored(_))), "{reply:?}");
+    assert_eq!(world.get(0, b"b"), Some(11));
 }
 
 /// What the last of three sites counts when the other two are lost, of which the second has passed on the first one's row.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use quipu_crdt::testing::Random;
 use quipu_engine::{
-    Action, Add, BadMessage, Command, Envelope, Host, Limits, Membership, Message, Moment, OperationId,
-    Outcome, Refusal, Released, Reply, Settings, SiteId, Spread, Suspicion, Ticket,
+    Action, Add, BadMessage, Command, Counting, Envelope, Host, Limits, Membership, Message, Moment,
+    OperationId, Outcome, Refusal, Released, Reply, Settings, SiteId, Spread, Suspicion, Ticket,
 };
 use quipu_storage::{
     Flush, Scan, ShardId, Slice, Store, Table,
@@ -103,6 +103,12 @@ impl World {
             host.connected(other);
         }
         self.sites[at].host = Some(host);
+    }
+
+    pub(crate) fn set_counting(&mut self, at: usize, counting: Counting) {
+        if let Some(host) = &mut self.sites[at].host {
+            host.set_counting(counting);
+        }
     }
 
     pub(crate) fn crash(&mut self, at: usize) {

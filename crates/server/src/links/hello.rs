@@ -11,6 +11,7 @@ use quipu_engine::{
     Membership, SiteId,
     handoff::{Cluster, ClusterId},
 };
+use sha2::{Digest, Sha256};
 
 use super::frame::{Reason, Refused};
 
@@ -21,6 +22,15 @@ pub const PROTOCOL: u16 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct Instance(#[cbor(with = "minicbor::bytes")] pub [u8; 16]);
+
+impl Instance {
+    /// What anybody may be told of a folder to know it again. Its number itself is told to peers alone: whoever has it can pass
+    /// for the site.
+    pub(crate) fn fingerprint(&self) -> [u8; 16] {
+        let digest = Sha256::new().chain_update(b"quipu folder").chain_update(self.0).finalize();
+        std::array::from_fn(|at| digest[at])
+    }
+}
 
 impl fmt::Display for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -172,6 +172,8 @@ impl Shared {
         if is_news {
             let membership = state.council.membership();
             tracing::info!(epoch = membership.epoch, sites = ?membership.members, "the sites of the cluster have changed");
+            // First: workers resume what waits when they hear of it.
+            self.stop_if_without(&state.council);
             self.tell_workers(|| LinkMail::Membership(membership.clone()));
             let linked = self.council.linked_membership(&state.council);
             let addresses = self.council.addresses_of(&state.council);
@@ -184,14 +186,13 @@ impl Shared {
             self.board.bid_farewell(farewells);
         }
         self.open_and_close(&mut state);
-        drop(state);
-        self.stop_if_removed();
         Ok(())
     }
 
     /// Another council takes the place of this one, at a node that does not speak for the site, or begins to.
     pub(super) fn follow_council(&self, state: &mut State, council: Council) {
         let membership = council.membership();
+        self.stop_if_without(&council);
         self.council.leaving.follow(&council);
         self.board.follow(self.council.linked_membership(&council), &self.council.addresses_of(&council));
         state.council = council;
@@ -297,13 +298,13 @@ impl Shared {
 
     /// A site that was removed counts no more.
     pub(super) fn stop_if_removed(&self) {
-        let removal = {
-            let council = &self.council.lock().council;
-            let site = council.site();
-            let removal = council.config().removed.get(&site);
-            removal.map(|Removed { heir, epoch }| Refused::Removed { site, heir: *heir, epoch: *epoch })
-        };
-        if let Some(removal) = removal {
+        self.stop_if_without(&self.council.lock().council);
+    }
+
+    fn stop_if_without(&self, council: &Council) {
+        let site = council.site();
+        if let Some(Removed { heir, epoch }) = council.config().removed.get(&site) {
+            let removal = Refused::Removed { site, heir: *heir, epoch: *epoch };
             self.stop_counting(Halt::Removed, &removal.to_string());
         }
     }

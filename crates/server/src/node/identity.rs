@@ -232,7 +232,7 @@ impl Folder {
         if relay.is_some() || known.is_some() || lowest != Some(&self.identity.site.number) {
             return Ok(None);
         }
-        write(&self.table, CLUSTER_ID, 1, ClusterId(self.identity.instance.0)).map(Some)
+        write(&self.table, CLUSTER_ID, 1, ClusterId(self.identity.instance.fingerprint())).map(Some)
     }
 
     /// Remembers the id of the cluster, as another one of it has told. Durable when it returns.

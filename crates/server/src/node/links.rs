@@ -9,12 +9,14 @@ use std::{
 };
 
 use quipu_engine::{
-    Action, BadMessage, Envelope, Membership, Message, Moment, Refusal, SiteId, Unfinished, call,
+    Action, BadMessage, Counting, Envelope, Membership, Message, Moment, Refusal, SiteId, Unfinished, call,
 };
 use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
-use super::{Front, Node, ServeError, Shared, essential::essential, mail::Mail, system, worker::Worker};
+use super::{
+    Front, Node, ServeError, Shared, essential::essential, mail::Mail, relay, system, worker::Worker,
+};
 use crate::{
     http::Counters as _,
     links::{self, Board, Draining, Frame, Halt, Inside, NODE_KEY_BYTES, Seen},
@@ -81,6 +83,18 @@ impl Shared {
     /// Must this site ask its peers whether it is still a member, before it counts?
     pub(super) fn must_ask(&self) -> bool {
         self.board.must_ask(|| self.moment(Instant::now()))
+    }
+
+    /// Whether commands may count that have waited for other sites. A site that leaves does what it has begun.
+    pub(super) fn counting(&self, must_ask: bool) -> Counting {
+        match self.board.refusal() {
+            Some(refusal) => Counting::Ended(refusal),
+            None if must_ask => Counting::Paused(Refusal::NotStored(
+                "this site was silent and asks its peers whether it is still a member; nothing was counted. Try again"
+                    .to_owned(),
+            )),
+            None => Counting::Allowed,
+        }
     }
 
     /// Why a command is not done, if it would count and this site must not.
@@ -237,6 +251,11 @@ impl Inside for Node {
 
     async fn call_for(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         let command = call::decode_command(bytes).map_err(|bad| format!("{bad}; nothing was done"))?;
+        if !relay::passes_on(&command.get().action) {
+            return Err(
+                "a relay passes on adds with an id, and questions about them; nothing was done".to_owned()
+            );
+        }
         Ok(call::encode_reply(self.call(command.get()).await))
     }
 
@@ -267,7 +286,7 @@ pub(super) fn start(node: Node, listener: Option<TcpListener>) -> Result<Front, 
             tokio::select! {
                 () = links::run(node.clone(), listener) => {}
                 () = super::council::attend(&node), if node.shared.relay.is_none() => {}
-                () = super::relay::attend(&node) => {}
+                () = relay::attend(&node) => {}
                 () = super::siblings::attend(&node) => {}
                 // Whoever holds the other end has gone too, if not told.
                 _ = stopped => {}

@@ -40,7 +40,8 @@ impl Shared {
         let endpoint = self.endpoint.clone().unwrap_or_else(|| Endpoint { host: String::new(), port: 0 });
         let Some(siblings) = &self.siblings else {
             // A folder is known by the same name as long as it exists.
-            let mut own = ClusterNode::new(u128::from_be_bytes(self.board.identity().instance.0), endpoint);
+            let mut own =
+                ClusterNode::new(u128::from_be_bytes(self.board.identity().instance.fingerprint()), endpoint);
             self.shards.all().for_each(|shard| own.add(self.shards.slots(shard)));
             return SlotMap { own, others: Vec::new() };
         };

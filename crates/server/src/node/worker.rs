@@ -239,6 +239,7 @@ impl Worker {
     /// Looks at the clock whenever something has come: it may have come while this process did not run.
     fn notice_silence(&mut self) {
         self.must_ask = self.shared.must_ask();
+        self.host.set_counting(self.shared.counting(self.must_ask));
     }
 
     fn idle(&self) -> Duration {
@@ -645,6 +646,7 @@ impl Worker {
     /// Makes the batch durable, and passes on what may be known then.
     fn commit(&mut self) {
         self.tell_standing();
+        self.host.set_counting(self.shared.counting(self.must_ask));
         let mut released = mem::take(&mut self.released);
         if let Some(committed) = self.host.commit(self.moment, &mut released) {
             let sums = &self.metrics.sums;

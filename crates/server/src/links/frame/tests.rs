@@ -164,8 +164,8 @@ fn a_refusal_of_a_stranger_fits_a_line_of_the_log() {
 fn fields_of_a_later_version_are_skipped() {
     let mut body = Vec::new();
     minicbor::encode(hello(), &mut body).expect("memory");
-    assert_eq!(body[0], 0x8a, "an array of ten");
-    body[0] = 0x8b;
+    assert_eq!(body[0], 0x8b, "an array of eleven");
+    body[0] = 0x8c;
     body.push(0x07);
     let mut inbox = Inbox::default();
     inbox.push(&frame_of(&[&[1], body.as_slice()].concat()));

@@ -23,8 +23,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-pub(super) use self::retiring::Leaving;
 use self::rounds::Outcome;
+pub(super) use self::{passing::passes_on, retiring::Leaving};
 use super::{Node, identity::Folder};
 use crate::{
     config::Config,

@@ -19,11 +19,15 @@ const PARENT_WAIT: Duration = Duration::from_secs(1);
 /// For so long it waits for the answer, besides what it may wait itself for other sites.
 const CALL_MAX: Duration = Duration::from_secs(5);
 
+/// Does a relay pass such a command on to a site? A site takes no other from it.
+pub(in crate::node) fn passes_on(action: &Action<'_>) -> bool {
+    matches!(action, Action::Add { operation: Some(_), .. } | Action::Outcome(_))
+}
+
 impl Shared {
     /// Is this a relay, and does it pass such a command on to a site?
     pub(in crate::node) fn passes_on(&self, action: &Action<'_>) -> bool {
-        let has_id = matches!(action, Action::Add { operation: Some(_), .. } | Action::Outcome(_));
-        has_id && self.relay.is_some()
+        passes_on(action) && self.relay.is_some()
     }
 
     /// Passes a command on to a site, on the thread of the front ends.

@@ -81,8 +81,6 @@ impl Shared {
             self.follow_council(&mut state, council);
             seat.follow(agreed);
         }
-        drop((state, seat));
-        self.stop_if_removed();
         Ok(())
     }
 
@@ -107,7 +105,6 @@ impl Shared {
         self.board.set_run(Run { number: position.0, nonce: random() });
         drop(state);
         self.board.set_links_of(LinksOf::This);
-        self.stop_if_removed();
         Ok(true)
     }
 }
