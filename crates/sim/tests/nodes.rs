@@ -137,8 +137,8 @@ fn more_seeds() {
         Ok("unheard") => unheard,
         Ok("checkpoints") => checkpoints,
         Ok("slow") => slow,
-        Ok("second") => second,
-        _ => Plan::of,
+        Ok("first") => Plan::of,
+        _ => second,
     };
     if let Some(first) = fresh::more(|seed| run(&plan(seed))) {
         panic!("{}", first.in_full());

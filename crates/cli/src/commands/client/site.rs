@@ -19,7 +19,7 @@ const EXAMPLES: &str = "\
 Examples:
   quipu site list                              who belongs to the cluster, and what an open change waits for
   quipu site add 4@10.0.0.4:7381               then, on the new machine, with an empty folder:
-  quipu serve --site 4 --link 10.0.0.4:7381 --join 1@10.0.0.1:7381
+  quipu serve --site 4 --link 10.0.0.4:7381 --join 1@10.0.0.1:7381 --requirepass SECRET
   quipu site remove 3                          site 3 leaves in order: it takes no more writes, the others come to have all
                                                that it has counted, and it is removed
   quipu site stay 3                            it stays, after all

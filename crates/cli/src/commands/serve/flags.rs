@@ -12,7 +12,8 @@ Examples:
   curl http://127.0.0.1:7380/v1/counters/hits    or over HTTP
 
   quipu serve --data /var/lib/quipu --memory 4GiB --resp 0.0.0.0:7379 --requirepass SECRET
-  quipu serve --site 1 --peers 2@10.0.0.2:7381,3@10.0.0.3:7381 --link 10.0.0.1:7381      one of three sites
+  quipu serve --site 1 --peers 2@10.0.0.2:7381,3@10.0.0.3:7381 --link 10.0.0.1:7381 --requirepass SECRET
+                                                 one of three sites
   quipu serve --tier 1 --parents 10.0.0.1:7381,10.0.0.2:7381                             a relay for edges near by
   quipu serve --storage cassandra://10.0.0.7,10.0.0.8/quipu                              a site on a database
   quipu serve --config quipu.toml --print-config what would run, and where each value comes from
