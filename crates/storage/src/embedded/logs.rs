@@ -117,11 +117,15 @@ impl<D: Disk> Logs<D> {
 
     /// Makes logs that can be opened of what is left of them: see [`Embedded::repair`](super::Embedded::repair).
     pub fn repair(disk: D, root: D) -> Result<Findings, StorageError> {
-        Patient { disk: Arc::new(disk), root, has_table: true }.repair()
+        Patient { disk: Arc::new(disk), root, has_table: true, wrong_in_table: Vec::new() }.repair()
     }
 
     pub(super) fn root(&self) -> &D {
         self.shared.notes.root()
+    }
+
+    pub(super) fn notes(&self) -> Arc<Notes<D>> {
+        Arc::clone(&self.shared.notes)
     }
 
     /// Notes what belongs to the folder, if that has changed: see `docs/format.md`.

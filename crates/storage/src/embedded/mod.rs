@@ -24,6 +24,7 @@ mod repair;
 mod scan;
 mod shards;
 mod table;
+mod table_files;
 mod wal;
 
 use std::{fs, io, path::Path, sync::Arc, time::Duration};
@@ -37,8 +38,10 @@ pub use self::{
 use crate::StorageError;
 use format::{Format, Wholeness};
 use lock::FolderLock;
+use notes::Noted;
 use opening::Opening;
 use repair::Patient;
+use table_files::Depth;
 
 /// What belongs to a folder is noted so often.
 const NOTE_EVERY: Duration = Duration::from_millis(500);
@@ -98,8 +101,12 @@ impl Embedded {
             let missing = vec![format!("{} is gone: it held all rows", table.display())];
             return Err(StorageError::Missing { missing });
         }
+        let missing = wrong_in_table(&root, &table, Depth::Start)?;
+        if !missing.is_empty() && config.flaws.missing == flaws::Missing::Refused {
+            return Err(StorageError::Missing { missing });
+        }
         let opening = Opening::begin(disk, root, holds_table, config)?;
-        let table = FjallTable::open(&table, lock)?;
+        let table = FjallTable::open(&table, lock, opening.notes())?;
         table.belong_to(opening.format.store, is_noted)?;
         let format = opening.format.with_notes();
         let logs = opening.finish()?;
@@ -145,6 +152,11 @@ impl Embedded {
         Arc::clone(&self.table)
     }
 
+    /// Notes what belongs to the folder, if that has changed. A thread does it about twice a second.
+    pub fn note(&self) -> Result<(), StorageError> {
+        self.logs.note()
+    }
+
     /// How many segments hold records: how much the table lags behind.
     pub fn segments(&self) -> usize {
         self.logs.segments()
@@ -158,7 +170,24 @@ fn patient(folder: &Path) -> Result<(FolderLock, Patient<Folder>), StorageError>
     let disk = Arc::new(Folder::create(folder.join("log")).map_err(failed)?);
     let root = Folder::create(folder).map_err(failed)?;
     let has_table = !is_empty(&folder.join("table")).map_err(failed)?;
-    Ok((lock, Patient { disk, root, has_table }))
+    let wrong_in_table = wrong_in_table(&root, &folder.join("table"), Depth::Bytes)?;
+    Ok((lock, Patient { disk, root, has_table, wrong_in_table }))
+}
+
+/// What is missing or damaged of the table, if the folder was said to have one. Changes nothing.
+fn wrong_in_table(root: &Folder, table: &Path, depth: Depth) -> Result<Vec<String>, StorageError> {
+    let format = match Format::read(root) {
+        Err(error) if error.is_damage() => None,
+        read => read?,
+    };
+    let store = format.map(|format| format.store).or_else(|| notes::store_of(root));
+    let noted = store.map(|store| notes::noted(root, store)).transpose()?.flatten();
+    let is_noted = format.map_or(noted.is_some(), Format::has_notes);
+    let has_table = !is_empty(table).map_err(|error| StorageError::io("reading the table", error))?;
+    if !is_noted || !has_table {
+        return Ok(Vec::new());
+    }
+    table::look(table, noted.and_then(|Noted { table, .. }| table).as_ref(), depth)
 }
 
 /// Is there nothing in a folder, or no folder?

@@ -1,5 +1,5 @@
 //! What belongs to a folder, noted beside its logs: the segments of each worker, and a frame up to which everything is on
-//! the device.
+//! the device; the keyspaces and the journals of the table.
 //!
 //! Without a note a log that was deleted, emptied or cut looks like one that never had more. The note is written about
 //! once a second and never waited for by a commit, except where files are let go of. There are two copies, written in
@@ -20,6 +20,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::{
     disk::{Disk, DiskFile},
     flaws::{Flaws, Noting},
+    table_files::{Journal, TableHeld},
 };
 use crate::StorageError;
 
@@ -27,7 +28,10 @@ use crate::StorageError;
 pub(super) const NAMES: [&str; 2] = ["NOTED.1", "NOTED.2"];
 
 const MAGIC: [u8; 8] = *b"QUIPUHAS";
-const FORMAT: u32 = 1;
+/// A note that says nothing of the table, as earlier versions wrote it.
+const WITHOUT_TABLE: u32 = 1;
+/// A note that says what belongs to the table, before it says what belongs to the logs.
+const WITH_TABLE: u32 = 2;
 const HEAD_BYTES: usize = 32;
 /// A copy is made with so much space, so that a full disk does not keep notes from being written.
 const RESERVE_BYTES: u64 = 4096;
@@ -59,18 +63,33 @@ impl Held {
     }
 }
 
-/// All that is noted, by worker.
+/// All that is noted of the logs, by worker.
 pub(super) type Note = BTreeMap<u16, Held>;
 
-fn encode(store: u64, number: u64, note: &Note) -> Vec<u8> {
+/// All that is noted.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    pub logs: Note,
+    /// `None`: nothing is said of the table.
+    pub table: Option<TableHeld>,
+}
+
+fn put(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend_from_slice(&number.to_le_bytes());
+}
+
+fn encode(store: u64, number: u64, noted: &Noted) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let put = |bytes: &mut Vec<u8>, number: u64| bytes.extend_from_slice(&number.to_le_bytes());
     bytes.extend_from_slice(&MAGIC);
-    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    let format = if noted.table.is_some() { WITH_TABLE } else { WITHOUT_TABLE };
+    bytes.extend_from_slice(&format.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
     put(&mut bytes, store);
     put(&mut bytes, number);
-    for (worker, held) in note.iter().filter(|(_, held)| !held.segments.is_empty()) {
+    if let Some(table) = &noted.table {
+        encode_table(&mut bytes, table);
+    }
+    for (worker, held) in noted.logs.iter().filter(|(_, held)| !held.segments.is_empty()) {
         put(&mut bytes, u64::from(*worker));
         put(&mut bytes, held.segments.len() as u64);
         put(&mut bytes, held.synced);
@@ -85,16 +104,34 @@ fn encode(store: u64, number: u64, note: &Note) -> Vec<u8> {
     bytes
 }
 
+fn encode_table(bytes: &mut Vec<u8>, TableHeld { keyspaces, journals }: &TableHeld) {
+    put(bytes, keyspaces.len() as u64);
+    keyspaces.iter().for_each(|id| put(bytes, *id));
+    put(bytes, journals.len() as u64);
+    for (number, journal) in journals {
+        [*number, journal.bytes, journal.newest.len() as u64].into_iter().for_each(|field| put(bytes, field));
+        for (keyspace, newest) in &journal.newest {
+            [*keyspace, *newest].into_iter().for_each(|field| put(bytes, field));
+        }
+    }
+}
+
 /// The number of a copy and what it says; `None` if it is not a sound one of this store.
-fn decode(bytes: &[u8], store: u64) -> Option<(u64, Note)> {
+fn decode(bytes: &[u8], store: u64) -> Option<(u64, Noted)> {
     let u64_at = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let head = bytes.get(..HEAD_BYTES)?;
     let length = usize::try_from(u32::from_le_bytes(head[12..16].try_into().ok()?)).ok()?;
-    let is_ours = head[..8] == MAGIC && head[8..12] == FORMAT.to_le_bytes() && u64_at(16)? == store;
+    let format = u32::from_le_bytes(head[8..12].try_into().ok()?);
+    let is_known = [WITHOUT_TABLE, WITH_TABLE].contains(&format);
+    let is_ours = head[..8] == MAGIC && is_known && u64_at(16)? == store;
     if !is_ours || length < HEAD_BYTES || xxh3_64_with_seed(bytes.get(..length)?, store) != u64_at(length)? {
         return None;
     }
-    let (mut note, mut at) = (Note::new(), HEAD_BYTES);
+    let (mut logs, mut at) = (Note::new(), HEAD_BYTES);
+    let table = match format {
+        WITH_TABLE => Some(decode_table(bytes.get(..length)?, &mut at)?),
+        _ => None,
+    };
     while at < length {
         let (worker, segments) = (u16::try_from(u64_at(at)?).ok()?, u64_at(at + 8)?);
         let mut held = Held { synced: u64_at(at + 16)?, segments: Vec::new() };
@@ -107,9 +144,29 @@ fn decode(bytes: &[u8], store: u64) -> Option<(u64, Note)> {
             });
             at += 24;
         }
-        note.insert(worker, held);
+        logs.insert(worker, held);
     }
-    Some((u64_at(24)?, note))
+    Some((u64_at(24)?, Noted { logs, table }))
+}
+
+fn decode_table(bytes: &[u8], at: &mut usize) -> Option<TableHeld> {
+    let mut next = || {
+        let number = u64::from_le_bytes(bytes.get(*at..*at + 8)?.try_into().ok()?);
+        *at += 8;
+        Some(number)
+    };
+    let mut held = TableHeld::default();
+    for _ in 0..next()? {
+        held.keyspaces.insert(next()?);
+    }
+    for _ in 0..next()? {
+        let (number, mut journal) = (next()?, Journal { bytes: next()?, ..Journal::default() });
+        for _ in 0..next()? {
+            journal.newest.insert(next()?, next()?);
+        }
+        held.journals.insert(number, journal);
+    }
+    Some(held)
 }
 
 /// The store that a copy belongs to, if it is sound: for a folder whose `FORMAT` is gone.
@@ -122,8 +179,8 @@ pub(super) fn store_of<D: Disk>(root: &D) -> Option<u64> {
 }
 
 /// What the newer of the sound copies says, with its number and its place; `None`: there is no sound one.
-fn read<D: Disk>(root: &D, store: u64) -> Result<Option<(u64, usize, Note)>, StorageError> {
-    let mut newest: Option<(u64, usize, Note)> = None;
+fn read<D: Disk>(root: &D, store: u64) -> Result<Option<(u64, usize, Noted)>, StorageError> {
+    let mut newest: Option<(u64, usize, Noted)> = None;
     for (at, name) in NAMES.iter().enumerate() {
         let bytes = match root.open(name).and_then(|mut file| file.read_start(usize::MAX)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -139,7 +196,7 @@ fn read<D: Disk>(root: &D, store: u64) -> Result<Option<(u64, usize, Note)>, Sto
 }
 
 /// What a folder's note says; `None`: it has none that is sound.
-pub(super) fn noted<D: Disk>(root: &D, store: u64) -> Result<Option<Note>, StorageError> {
+pub(super) fn noted<D: Disk>(root: &D, store: u64) -> Result<Option<Noted>, StorageError> {
     Ok(read(root, store)?.map(|(.., note)| note))
 }
 
@@ -155,6 +212,8 @@ pub(super) struct Notes<D: Disk> {
     flaws: Flaws,
     /// As it is now, by worker. Locked for moments only: commits wait for it.
     standing: Vec<Mutex<Held>>,
+    /// As it was when the table last wrote something.
+    table: Mutex<Option<TableHeld>>,
     /// Locked while a copy is written.
     pen: Mutex<Pen<D::File>>,
 }
@@ -168,7 +227,7 @@ struct Pen<F> {
     /// The copy that is known to be sound: the other one is written next.
     sound: usize,
     /// What the sound copy says, if this process has written it.
-    written: Option<Note>,
+    written: Option<Noted>,
 }
 
 const POISONED: &str = "a thread that noted what belongs to the folder panicked";
@@ -176,11 +235,14 @@ const POISONED: &str = "a thread that noted what belongs to the folder panicked"
 impl<D: Disk> Notes<D> {
     /// Goes on with the copies that there are. `workers` have logs.
     pub(super) fn open(root: D, store: u64, workers: usize, flaws: Flaws) -> Result<Self, StorageError> {
-        let (number, sound) = read(&root, store)?.map_or((0, 1), |(number, at, _)| (number, at));
+        // The table is opened later: until then what was noted of it stands.
+        let (number, sound, table) =
+            read(&root, store)?.map_or((0, 1, None), |(number, at, noted)| (number, at, noted.table));
+        let table = Mutex::new(table);
         let copies = NAMES.map(|name| root.open(name).ok());
         let pen = Mutex::new(Pen { number, copies, sound, written: None });
         let standing = (0..workers).map(|_| Mutex::new(Held::default())).collect();
-        Ok(Self { root, store, flaws, standing, pen })
+        Ok(Self { root, store, flaws, standing, table, pen })
     }
 
     pub(super) fn root(&self) -> &D {
@@ -194,6 +256,11 @@ impl<D: Disk> Notes<D> {
     /// This belongs to the worker's log now.
     pub(super) fn set(&self, worker: u16, held: Held) {
         *self.held(worker) = held;
+    }
+
+    /// This belongs to the table now. All of it is on the device.
+    pub(super) fn set_table(&self, held: TableHeld) {
+        *self.table.lock().expect(POISONED) = Some(held);
     }
 
     /// More frames of the newest segment, which has `bytes` now, have been flushed.
@@ -219,26 +286,27 @@ impl<D: Disk> Notes<D> {
     /// Writes down what belongs to the folder, unless that is what was last written. Durable when it returns.
     pub(super) fn write(&self) -> Result<(), StorageError> {
         let mut pen = self.pen.lock().expect(POISONED);
-        let note = self.note();
-        if pen.written.as_ref() == Some(&note) { Ok(()) } else { self.write_copy(&mut pen, note) }
+        let noted = self.noted();
+        if pen.written.as_ref() == Some(&noted) { Ok(()) } else { self.write_copy(&mut pen, noted) }
     }
 
     /// Writes it to both copies: from then on neither names what is no longer there.
     pub(super) fn write_both(&self) -> Result<(), StorageError> {
         let mut pen = self.pen.lock().expect(POISONED);
-        let note = self.note();
-        self.write_copy(&mut pen, note.clone())?;
-        self.write_copy(&mut pen, note)
+        let noted = self.noted();
+        self.write_copy(&mut pen, noted.clone())?;
+        self.write_copy(&mut pen, noted)
     }
 
-    fn note(&self) -> Note {
+    fn noted(&self) -> Noted {
         let workers = u16::try_from(self.standing.len()).unwrap_or(u16::MAX);
-        (0..workers).map(|worker| (worker, self.held(worker).clone())).collect()
+        let logs = (0..workers).map(|worker| (worker, self.held(worker).clone())).collect();
+        Noted { logs, table: self.table.lock().expect(POISONED).clone() }
     }
 
-    fn write_copy(&self, pen: &mut Pen<D::File>, note: Note) -> Result<(), StorageError> {
+    fn write_copy(&self, pen: &mut Pen<D::File>, noted: Noted) -> Result<(), StorageError> {
         let at = 1 - pen.sound;
-        let bytes = encode(self.store, pen.number + 1, &note);
+        let bytes = encode(self.store, pen.number + 1, &noted);
         // After an error it is not known what the copy holds, or what a later flush of it would prove.
         let copy = pen.copies[at].take();
         let written = match copy {
@@ -247,7 +315,7 @@ impl<D: Disk> Notes<D> {
         };
         let file = written.map_err(|error| failed(&self.root, "writing", NAMES[at], error))?;
         pen.copies[at] = Some(file);
-        (pen.number, pen.sound, pen.written) = (pen.number + 1, at, Some(note));
+        (pen.number, pen.sound, pen.written) = (pen.number + 1, at, Some(noted));
         Ok(())
     }
 
@@ -274,15 +342,21 @@ mod tests {
         let piece = |number| Piece { number, first: 10 * number, bytes: 500 };
         let held = Held { synced: 77, segments: vec![piece(3), piece(4)] };
         assert_eq!((held.frames(0), held.frames(1)), ((30, 39), (40, 77)));
-        let note = Note::from([(0, held.clone()), (9, Held { synced: 5, ..held })]);
-        let bytes = encode(8, 12, &note);
-        assert_eq!(decode(&bytes, 8), Some((12, note)));
-        assert_eq!(decode(&bytes, 9), None, "of another store");
-        for at in 0..bytes.len() {
-            let mut spoilt = bytes.clone();
-            spoilt[at] ^= 4;
-            assert_eq!(decode(&spoilt, 8), None, "byte {at}");
-            assert_eq!(decode(&bytes[..at], 8), None, "cut at {at}");
+        let logs = Note::from([(0, held.clone()), (9, Held { synced: 5, ..held })]);
+        let journal = Journal { bytes: 700, newest: BTreeMap::from([(1, 30), (4, 31)]) };
+        let journals = BTreeMap::from([(2, Journal::default()), (3, journal)]);
+        let table = TableHeld { keyspaces: [1, 2, 4].into(), journals };
+        for table in [None, Some(TableHeld::default()), Some(table)] {
+            let noted = Noted { logs: logs.clone(), table };
+            let bytes = encode(8, 12, &noted);
+            assert_eq!(decode(&bytes, 8), Some((12, noted)));
+            assert_eq!(decode(&bytes, 9), None, "of another store");
+            for at in 0..bytes.len() {
+                let mut spoilt = bytes.clone();
+                spoilt[at] ^= 4;
+                assert_eq!(decode(&spoilt, 8), None, "byte {at}");
+                assert_eq!(decode(&bytes[..at], 8), None, "cut at {at}");
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{
     format::{Format, Wholeness},
     frame::Entry,
     logs::{LogConfig, Logs},
-    notes::{self, Note},
+    notes::{self, Note, Notes},
     scan::{Files, Scanner, sort_names},
     shards::{Found, ShardMap},
     wal::{Layout, Wal},
@@ -95,10 +95,14 @@ impl<D: Disk> Opening<D> {
                     notes::NAMES.map(|name| format!("{} is gone or not sound", root.describe(name)));
                 return Err(StorageError::Missing { missing: missing.into() });
             }
-            noted => noted,
+            noted => noted.map(|noted| noted.logs),
         };
         let logs = Logs::start(disk, root, format.store, note.as_ref(), config)?;
         Ok(Self { logs, format, promise })
+    }
+
+    pub(super) fn notes(&self) -> Arc<Notes<D>> {
+        self.logs.notes()
     }
 
     /// All that belongs to the folder is there, and from now on it must be.

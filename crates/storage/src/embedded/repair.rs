@@ -76,6 +76,8 @@ pub(super) struct Patient<D> {
     pub root: D,
     /// Are there rows?
     pub has_table: bool,
+    /// What is wrong with them, in words.
+    pub wrong_in_table: Vec<String>,
 }
 
 impl<D: Disk> Patient<D> {
@@ -95,10 +97,15 @@ impl<D: Disk> Patient<D> {
         if format.is_none() {
             wrong.push(format!("{} is gone or not sound", self.root.describe("FORMAT")));
         }
-        let note = notes::noted(&self.root, store)?.filter(|_| format.is_none_or(Format::has_notes));
+        let note = self.note(store, format)?;
         let is_noted = format.is_some_and(Format::has_notes);
         if !self.has_table && (is_noted || note.is_some()) {
             wrong.push("the table is gone, and with it all that the log does not hold any more".to_owned());
+            return Ok(Findings { wrong, remedy: Remedy::None, ..whole });
+        }
+        if !self.wrong_in_table.is_empty() {
+            wrong.extend(self.wrong_in_table.iter().cloned());
+            wrong.push("a repair would lose these rows, which the log does not hold any more".to_owned());
             return Ok(Findings { wrong, remedy: Remedy::None, ..whole });
         }
         let is_unknown = is_noted && note.is_none();
@@ -137,7 +144,7 @@ impl<D: Disk> Patient<D> {
         let Some(store) = format.map(|format| format.store).or_else(|| self.store(&names)) else {
             return Ok(findings);
         };
-        let note = notes::noted(&self.root, store)?.filter(|_| format.is_none_or(Format::has_notes));
+        let note = self.note(store, format)?;
         match findings.remedy {
             Remedy::Whole | Remedy::None => {}
             Remedy::Format => {
@@ -157,6 +164,12 @@ impl<D: Disk> Patient<D> {
             }
         }
         Ok(findings)
+    }
+
+    /// What was noted of the logs, if that counts.
+    fn note(&self, store: u64, format: Option<Format>) -> Result<Option<Note>, StorageError> {
+        let noted = notes::noted(&self.root, store)?.filter(|_| format.is_none_or(Format::has_notes));
+        Ok(noted.map(|noted| noted.logs))
     }
 
     fn list(&self) -> Result<Vec<String>, StorageError> {

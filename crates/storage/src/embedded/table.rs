@@ -5,14 +5,23 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fs, io,
     ops::Bound,
-    path::Path,
-    sync::{Arc, Mutex, MutexGuard, RwLock},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock},
 };
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, config::PartitioningPolicy};
+use fjall::{
+    AbstractTree, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, PersistMode,
+    config::PartitioningPolicy,
+};
 
-use super::lock::FolderLock;
+use super::{
+    disk::Folder,
+    lock::FolderLock,
+    notes::Notes,
+    table_files::{self, Depth, Journal, Looked, TableHeld},
+};
 use crate::{Page, Row, Scan, ShardId, Slice, StorageError, Table, Write, table::check_sizes};
 
 /// Small memtables: flushing a large one holds writers up for hundreds of milliseconds.
@@ -46,8 +55,12 @@ pub struct FjallTable {
     rows: Keyspace,
     floors: Keyspace,
     slices: RwLock<Slices>,
-    /// A write looks at the stored version first; no other may come between.
-    writing: Mutex<()>,
+    /// A write looks at the stored version first; no other may come between. What it knows of the journals is on the device.
+    writing: Mutex<BTreeMap<u64, Journal>>,
+    folder: PathBuf,
+    notes: Arc<Notes<Folder>>,
+    /// Which files were found damaged when something could not be read.
+    damaged: OnceLock<Vec<String>>,
     _lock: Arc<FolderLock>,
 }
 
@@ -105,51 +118,102 @@ fn decode(value: &[u8]) -> Result<Row, StorageError> {
 }
 
 impl FjallTable {
-    pub(super) fn open(folder: &Path, lock: Arc<FolderLock>) -> Result<Self, StorageError> {
-        let database = Database::builder(folder)
-            .worker_threads(1)
-            .cache_size(CACHE_BYTES)
-            .max_cached_files(Some(TABLE_FILES_MAX))
-            .max_journaling_size(JOURNAL_BYTES_MAX)
-            .open()
-            .map_err(failed("opening"))?;
+    pub(super) fn open(
+        folder: &Path,
+        lock: Arc<FolderLock>,
+        notes: Arc<Notes<Folder>>,
+    ) -> Result<Self, StorageError> {
+        let opened = builder(folder).open().map_err(failed("opening"));
+        let database = opened.map_err(|error| match damaged_files(folder) {
+            missing if missing.is_empty() => error,
+            missing => StorageError::Missing { missing },
+        })?;
         let rows = keyspace(&database, ROWS)?;
         let floors = keyspace(&database, FLOORS)?;
         for _ in 0..NOTES_MAX {
             follow_note(&floors)?;
         }
         database.persist(PersistMode::SyncData).map_err(failed("writing to"))?;
+        let mut journals = BTreeMap::new();
+        table_files::follow(folder, &mut journals)
+            .map_err(|error| StorageError::io("reading the table", error))?;
+        let mut table = Self {
+            database,
+            rows,
+            floors,
+            slices: RwLock::default(),
+            writing: Mutex::new(journals),
+            folder: folder.to_owned(),
+            notes,
+            damaged: OnceLock::new(),
+            _lock: lock,
+        };
+        let slices = table.read_slices()?;
+        table.slices = RwLock::new(slices);
+        table.note(&table.write_lock());
+        table.notes.write_both()?;
+        // A crash may have come between the floor and what lies below it.
+        table.sweep(&table.write_lock())?;
+        Ok(table)
+    }
+
+    fn read_slices(&self) -> Result<Slices, StorageError> {
         let mut slices = Slices::default();
-        for guard in floors.iter() {
-            let (shard, floor) = guard.into_inner().map_err(failed("reading"))?;
+        for guard in self.floors.iter() {
+            let (shard, floor) = guard.into_inner().map_err(self.unread())?;
             if let (Ok(shard), Ok(floor)) = (shard.as_ref().try_into(), floor.as_ref().try_into()) {
                 let shard = ShardId(u16::from_be_bytes(shard));
                 slices.floors.insert(shard, Slice(u32::from_le_bytes(floor)));
             }
         }
-        for name in database.list_keyspace_names() {
+        for name in self.database.list_keyspace_names() {
             if let Some(number) = name.strip_prefix(SLICE).and_then(|number| number.parse().ok()) {
-                let keyspace = keyspace(&database, &name)?;
-                let shards = shards_in(&keyspace)?;
+                let keyspace = keyspace(&self.database, &name)?;
+                let shards = shards_in(&keyspace).map_err(self.unread())?;
                 slices.spaces.insert(Slice(number), Space { keyspace, shards });
             }
         }
-        let table = Self {
-            database,
-            rows,
-            floors,
-            slices: RwLock::new(slices),
-            writing: Mutex::new(()),
-            _lock: lock,
+        Ok(slices)
+    }
+
+    /// Why rows could not be read, with the names of the damaged files if it is that.
+    fn unread(&self) -> impl Fn(fjall::Error) -> StorageError + '_ {
+        |error| match self.damaged.get_or_init(|| damaged_files(&self.folder)) {
+            missing if missing.is_empty() => failed("reading")(error),
+            missing => StorageError::Missing { missing: missing.clone() },
+        }
+    }
+
+    /// Lets it be noted what belongs to the table. Call it when all that was written is on the device.
+    fn note(&self, journals: &BTreeMap<u64, Journal>) {
+        let slices = self.slices();
+        let spaces = slices.spaces.values().map(|space| &space.keyspace);
+        let keyspaces = spaces.chain([&self.rows, &self.floors]).map(Keyspace::id).collect();
+        self.notes.set_table(TableHeld { keyspaces, journals: journals.clone() });
+    }
+
+    /// Something was written, and is on the device.
+    fn wrote(&self, journals: &mut BTreeMap<u64, Journal>) {
+        // What cannot be read now stays unnoted: the last note is as true as before.
+        if table_files::follow(&self.folder, journals).is_ok() {
+            self.note(journals);
+        }
+    }
+
+    /// All rows that are in memory become files.
+    #[cfg(feature = "testing")]
+    pub fn write_files(&self, slice: Slice) -> Result<(), StorageError> {
+        let space = if slice == Slice::KEPT {
+            Some(self.rows.clone())
+        } else {
+            self.slices().spaces.get(&slice).map(|space| space.keyspace.clone())
         };
-        // A crash may have come between the floor and what lies below it.
-        table.sweep()?;
-        Ok(table)
+        space.map_or(Ok(()), |space| space.rotate_memtable_and_wait()).map_err(failed("writing to"))
     }
 
     /// Demands that the table says that it belongs to this store, or lets it say so.
     pub(super) fn belong_to(&self, store: u64, is_known: bool) -> Result<(), StorageError> {
-        let said = self.floors.get(STORE).map_err(failed("reading"))?;
+        let said = self.floors.get(STORE).map_err(self.unread())?;
         if said.as_deref() == Some(&store.to_le_bytes()[..]) {
             return Ok(());
         }
@@ -162,7 +226,7 @@ impl FjallTable {
         batch.commit().map_err(failed("writing to"))
     }
 
-    fn write_lock(&self) -> MutexGuard<'_, ()> {
+    fn write_lock(&self) -> MutexGuard<'_, BTreeMap<u64, Journal>> {
         self.writing.lock().expect("a thread that wrote to the table panicked")
     }
 
@@ -207,7 +271,7 @@ impl FjallTable {
     }
 
     /// Deletes the keyspaces whose shards have all dropped them.
-    fn sweep(&self) -> Result<(), StorageError> {
+    fn sweep(&self, journals: &BTreeMap<u64, Journal>) -> Result<(), StorageError> {
         let mut slices = self.slices_mut();
         let Slices { floors, spaces } = &mut *slices;
         for (slice, space) in spaces.iter_mut() {
@@ -215,11 +279,21 @@ impl FjallTable {
         }
         let gone: Vec<Slice> =
             spaces.iter().filter(|(_, space)| space.shards.is_empty()).map(|(&slice, _)| slice).collect();
-        for slice in gone {
-            if let Some(space) = spaces.remove(&slice) {
-                self.database.delete_keyspace(space.keyspace).map_err(failed("dropping a slice of"))?;
-                follow_note(&self.floors)?;
-            }
+        let gone: Vec<(Slice, Space)> =
+            gone.into_iter().filter_map(|slice| spaces.remove_entry(&slice)).collect();
+        drop(slices);
+        if gone.is_empty() {
+            return Ok(());
+        }
+        // What is noted has to be there: so it is noted no more before it goes.
+        self.note(journals);
+        if let Err(error) = self.notes.write_both() {
+            self.slices_mut().spaces.extend(gone);
+            return Err(error);
+        }
+        for (_, space) in gone {
+            self.database.delete_keyspace(space.keyspace).map_err(failed("dropping a slice of"))?;
+            follow_note(&self.floors)?;
         }
         Ok(())
     }
@@ -229,6 +303,69 @@ impl Slices {
     fn is_dropped(&self, shard: ShardId, slice: Slice) -> bool {
         self.floors.get(&shard).is_some_and(|&floor| slice < floor)
     }
+}
+
+fn builder(folder: &Path) -> DatabaseBuilder<Database> {
+    Database::builder(folder)
+        .worker_threads(1)
+        .cache_size(CACHE_BYTES)
+        .max_cached_files(Some(TABLE_FILES_MAX))
+        .max_journaling_size(JOURNAL_BYTES_MAX)
+}
+
+/// Which files are not what was written, read in full.
+fn damaged_files(folder: &Path) -> Vec<String> {
+    // What cannot be looked at says nothing.
+    table_files::look(folder, None, Depth::Bytes).map(|looked| looked.wrong).unwrap_or_default()
+}
+
+/// Says what is missing in the folder of a table, or damaged, and changes nothing there.
+pub(super) fn look(
+    folder: &Path,
+    held: Option<&TableHeld>,
+    depth: Depth,
+) -> Result<Vec<String>, StorageError> {
+    let Looked { mut wrong, gone } = table_files::look(folder, held, depth)?;
+    if wrong.is_empty() && !gone.is_empty() {
+        let held = held.cloned().unwrap_or_default();
+        let written = written_to_files(folder)?;
+        for (number, journal) in gone {
+            let is_lost = |(id, newest): (&u64, &u64)| {
+                held.keyspaces.contains(id) && written.get(id).is_none_or(|written| written < newest)
+            };
+            if journal.newest.iter().any(is_lost) {
+                let path = folder.join(format!("{number}.jnl"));
+                wrong.push(format!("{} is gone: it held rows that are nowhere else", path.display()));
+            }
+        }
+    }
+    Ok(wrong)
+}
+
+/// For each keyspace the number of the newest batch whose rows are in files of their own.
+fn written_to_files(folder: &Path) -> Result<BTreeMap<u64, u64>, StorageError> {
+    let trial = folder.with_extension("trial");
+    let failed_io = |error| StorageError::io(format!("making {}", trial.display()), error);
+    let remove = || match fs::remove_dir_all(&trial) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed_io(error)),
+        _ => Ok(()),
+    };
+    remove()?;
+    table_files::make_trial(folder, &trial).map_err(failed_io)?;
+    let written = written_in(&trial);
+    remove()?;
+    written
+}
+
+fn written_in(trial: &Path) -> Result<BTreeMap<u64, u64>, StorageError> {
+    // No thread works there.
+    let database = builder(trial).worker_threads_unchecked(0).open().map_err(failed("opening"))?;
+    let mut written = BTreeMap::new();
+    for name in database.list_keyspace_names() {
+        let keyspace = keyspace(&database, &name)?;
+        written.extend(keyspace.tree.get_highest_persisted_seqno().map(|newest| (keyspace.id(), newest)));
+    }
+    Ok(written)
 }
 
 fn keyspace(database: &Database, name: &str) -> Result<Keyspace, StorageError> {
@@ -249,12 +386,12 @@ fn follow_note(floors: &Keyspace) -> Result<(), StorageError> {
 }
 
 /// Which shards have rows, found by jumping from one to the next.
-fn shards_in(keyspace: &Keyspace) -> Result<BTreeSet<ShardId>, StorageError> {
+fn shards_in(keyspace: &Keyspace) -> fjall::Result<BTreeSet<ShardId>> {
     let mut shards = BTreeSet::new();
     let mut from = Some(0u16);
     while let Some(shard) = from {
         let Some(guard) = keyspace.range(shard.to_be_bytes()..).next() else { break };
-        let key = guard.key().map_err(failed("reading"))?;
+        let key = guard.key()?;
         let Some((&found, _)) = key.split_first_chunk::<2>() else { break };
         let found = u16::from_be_bytes(found);
         shards.insert(ShardId(found));
@@ -266,13 +403,13 @@ fn shards_in(keyspace: &Keyspace) -> Result<BTreeSet<ShardId>, StorageError> {
 impl Table for FjallTable {
     fn get(&self, shard: ShardId, slice: Slice, key: &[u8]) -> Result<Option<Row>, StorageError> {
         let Some(space) = self.space(shard, slice) else { return Ok(None) };
-        let value = space.get(place(shard, key)).map_err(failed("reading"))?;
+        let value = space.get(place(shard, key)).map_err(self.unread())?;
         value.map(|value| decode(&value)).transpose()
     }
 
     fn put(&self, shard: ShardId, writes: &[Write]) -> Result<(), StorageError> {
         check_sizes(writes)?;
-        let _writing = self.write_lock();
+        let mut journals = self.write_lock();
         // One put may name a key twice: the batch would keep the last, which need not be the newest.
         let mut newest: BTreeMap<(Slice, &[u8]), &Row> = BTreeMap::new();
         for write in writes {
@@ -285,13 +422,17 @@ impl Table for FjallTable {
         for ((slice, key), row) in newest {
             let Some(space) = self.space_for_write(shard, slice)? else { continue };
             let place = place(shard, key);
-            let known = space.get(&place).map_err(failed("reading"))?;
+            let known = space.get(&place).map_err(self.unread())?;
             let known = known.map(|value| decode(&value)).transpose()?;
             if known.is_none_or(|known| known.version < row.version) {
                 batch.insert(&space, place, encode(row));
             }
         }
-        if batch.is_empty() { Ok(()) } else { batch.commit().map_err(failed("writing to")) }
+        if !batch.is_empty() {
+            batch.commit().map_err(failed("writing to"))?;
+            self.wrote(&mut journals);
+        }
+        Ok(())
     }
 
     fn scan(&self, shard: ShardId, scan: Scan<'_>) -> Result<Page, StorageError> {
@@ -304,7 +445,7 @@ impl Table for FjallTable {
         let mut page = Page::default();
         let mut seen = None;
         for (at, guard) in space.range::<Vec<u8>, _>((from, Bound::Unbounded)).enumerate() {
-            let (place, value) = guard.into_inner().map_err(failed("reading"))?;
+            let (place, value) = guard.into_inner().map_err(self.unread())?;
             if !place.starts_with(&prefix) {
                 break;
             }
@@ -325,7 +466,7 @@ impl Table for FjallTable {
     }
 
     fn drop_slices(&self, shard: ShardId, floor: Slice) -> Result<(), StorageError> {
-        let _writing = self.write_lock();
+        let mut journals = self.write_lock();
         if self.slices().floors.get(&shard).is_some_and(|&known| known >= floor) {
             return Ok(());
         }
@@ -333,7 +474,8 @@ impl Table for FjallTable {
         let mut batch = self.database.batch().durability(Some(PersistMode::SyncData));
         batch.insert(&self.floors, shard.0.to_be_bytes(), floor.0.to_le_bytes());
         batch.commit().map_err(failed("writing to"))?;
+        self.wrote(&mut journals);
         self.slices_mut().floors.insert(shard, floor);
-        self.sweep()
+        self.sweep(&journals)
     }
 }
