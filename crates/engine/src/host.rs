@@ -36,7 +36,7 @@ use crate::{
     coverage::{Branch, reached},
     handoff::HandoffStats,
     operations::decode_page,
-    record::{TIME_KEY, encode_row, row_key},
+    record::{COVERED_KEY, TIME_KEY, encode_row, row_key},
     shard::{ListFrom, Unreadable},
 };
 
@@ -633,7 +633,9 @@ impl<L: Log, T: Table> Host<L, T> {
         }
         let Some(running) = self.running(id) else { return };
         let (position, now_ms) = (running.position, running.time_ms(now));
-        let Some(rows) = running.shard.capture(now_ms, position) else { return };
+        let Some(mut rows) = running.shard.capture(now_ms, position) else { return };
+        let covered = Row { version: position.0, bytes: encode_row(&position.0) };
+        rows.push(Write { slice: Slice::KEPT, key: COVERED_KEY.to_vec(), row: covered });
         running.capturing = Some(position);
         running.captured_ms = Some(now_ms);
         running.round = round;

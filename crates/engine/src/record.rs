@@ -35,6 +35,8 @@ pub(crate) const PARKED_KEY: &[u8] = b"p";
 pub(crate) const SUMMARY_KEY: &[u8] = b"s";
 /// The row that tells the shard's time when slices were last dropped. Its version is that time.
 pub(crate) const TIME_KEY: &[u8] = b"t";
+/// The row that tells up to which record of its log the table has everything of a shard. Its version is that position.
+pub(crate) const COVERED_KEY: &[u8] = b"l";
 
 /// No shard has counted for so long; in milliseconds.
 const TIME_MS_MAX: u64 = 1 << 48;

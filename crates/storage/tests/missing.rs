@@ -7,7 +7,7 @@ use std::{
 };
 
 use quipu_storage::{
-    Batch, Flush, Log, Outcome, ShardId, StorageError,
+    Batch, Flush, Log, Outcome, Row, ShardId, Slice, StorageError, Table, Write,
     embedded::{Embedded, Findings, LogConfig, Remedy},
     testing::Seeded,
 };
@@ -18,6 +18,11 @@ fn small() -> LogConfig {
     LogConfig { workers: 2, segment_bytes: 2048, reserve_bytes: 512, ..LogConfig::default() }
 }
 
+/// What the table has of each shard.
+fn row() -> Write {
+    Write { slice: Slice::KEPT, key: b"row".to_vec(), row: Row { version: 3, bytes: vec![9; 100] } }
+}
+
 /// A folder with several segments for each of two workers, closed in order.
 fn filled() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -26,6 +31,7 @@ fn filled() -> tempfile::TempDir {
         let mut log = embedded.log(worker);
         for shard in (0..SHARDS).map(|at| ShardId(10 * worker + at)) {
             log.take(shard).unwrap();
+            embedded.table().put(shard, &[row()]).unwrap();
             for _ in 0..4 {
                 let outcomes = log.commit(&[Batch { shard, record: vec![7; 500] }], Flush::Now);
                 assert!(matches!(outcomes[..], [Outcome::Committed { .. }]), "{outcomes:?}");
@@ -212,6 +218,8 @@ fn a_folder_that_is_whole_is_not_changed_by_a_repair() {
 fn damage(folder: &Path, random: &mut Seeded) -> String {
     let mut paths: Vec<PathBuf> = logs(folder);
     paths.push(folder.join("FORMAT"));
+    let in_table = contents(&folder.join("table")).into_iter().filter(|(_, bytes)| !bytes.is_empty());
+    paths.extend(in_table.map(|(path, _)| path));
     let path = &paths[random.below(paths.len())];
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let mut bytes = fs::read(path).unwrap();
@@ -257,6 +265,8 @@ fn held(folder: &Path) -> Result<Vec<usize>, StorageError> {
         let taken = log.take(shard)?;
         let records = log.read(shard, taken.checkpoint)?;
         assert!(records.iter().all(|record| record.bytes == vec![7; 500]), "a record that nobody wrote");
+        let Write { slice, key, row } = row();
+        assert_eq!(embedded.table().get(shard, slice, &key)?, Some(row), "a row is gone");
         Ok(records.len())
     };
     shards.map(records).collect()

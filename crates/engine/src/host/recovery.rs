@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quipu_storage::{Log, Recovered, Scan, ShardId, Slice, Table};
+use quipu_storage::{Log, Position, Recovered, Scan, ShardId, Slice, StorageError, Table};
 
 use super::{Host, OpenError, Running, State};
 use crate::{
     Membership, Moment, Settings, Shard, WindowMode,
     handoff::{StoredClosed, StoredDesk},
     operations::{Run, decode_page, slice_of},
-    record::{self, CLOSED_KEY, GONE_KEY, Gone, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY},
+    record::{
+        self, CLOSED_KEY, COVERED_KEY, GONE_KEY, Gone, Logged, PARKED_KEY, SUMMARY_KEY, Summary, TIME_KEY,
+    },
     shard::{self, Stored, Unreadable},
 };
 
@@ -58,6 +60,9 @@ impl<L: Log, T: Table> Host<L, T> {
             checkpointer.forget(id);
         }
         let table = self.store.table();
+        if !self.discipline.opens_without_rows() {
+            demand_rows(table, id, recovered.checkpoint)?;
+        }
         let stored_ms = stored_time(table, id, recovered)?;
         let mut shard = read(table, id, self.settings, &self.membership, recovered, stored_ms)?;
         for peer in &self.connected {
@@ -94,6 +99,28 @@ fn summary<T: Table>(table: &T, id: ShardId) -> Result<Summary, OpenError> {
         Some(row) => record::decode_summary(&row.bytes).map_err(unreadable(id, "the summary of a shard")),
         None => Ok(Summary::default()),
     }
+}
+
+/// Demands that the table has what the log does not hold any more.
+fn demand_rows<T: Table>(table: &T, id: ShardId, checkpoint: Position) -> Result<(), OpenError> {
+    let covered = match table.get(id, Slice::KEPT, COVERED_KEY)? {
+        Some(row) => {
+            let position = record::decode_row(&row.bytes);
+            Position(position.map_err(unreadable(id, "the position that a table covers"))?)
+        }
+        // An earlier version wrote it, which did not say.
+        None if table.get(id, Slice::KEPT, SUMMARY_KEY)?.is_some() => return Ok(()),
+        None => Position(0),
+    };
+    if covered >= checkpoint {
+        return Ok(());
+    }
+    let missing = format!(
+        "rows of shard {}: the table has what was counted up to record {}, and the log begins after record {}. To go on, put back \
+         a copy and run `quipu restore` on it",
+        id.0, covered.0, checkpoint.0
+    );
+    Err(StorageError::Missing { missing: vec![missing] }.into())
 }
 
 /// The shard's time when it was last stored.

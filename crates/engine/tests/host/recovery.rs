@@ -1,7 +1,10 @@
 //! Single traces of what goes wrong between a checkpoint, its mark, eviction and a reload.
 
-use quipu_engine::{Action, Add, Added, Refusal, Reply, Settings, SiteId, host::Discipline};
-use quipu_storage::{Log, ShardId, memory::Fault};
+use quipu_engine::{Action, Add, Added, Host, Refusal, Reply, Settings, SiteId, host::Discipline};
+use quipu_storage::{
+    Flush, Log, ShardId, Store,
+    memory::{Fault, Memory},
+};
 
 use crate::world::{Setup, World};
 
@@ -180,4 +183,35 @@ fn one_version_never_has_two_rows() {
     };
     assert_eq!(trace(Discipline::Right), Ok(()));
     assert!(trace(Discipline::CheckpointsUncommitted).is_err());
+}
+
+/// The table is that of an earlier moment, as after its journal was cut: what the log has let go of since is nowhere.
+#[test]
+fn a_table_that_lacks_what_the_log_let_go_of_is_not_opened() {
+    let trace = |discipline| {
+        let mut world = one_shard(0, false);
+        world.add(b"a", 1);
+        world.maintain();
+        world.maintain();
+        let earlier = world.memory.copy();
+        world.add(b"a", 1);
+        let unmarked = world.memory.copy();
+        world.maintain();
+        world.maintain();
+        let now = world.now();
+        let open = |log: &Memory, table: &Memory| {
+            let store = Store::new(log.log(), table.table());
+            let host = Host::new(store, None, Settings::default(), Flush::Now);
+            let mut host = host.with_discipline(discipline);
+            host.open(ShardId(0), now)
+        };
+        open(&unmarked, &earlier).expect("the log has all that the table lacks");
+        open(&world.memory, &world.memory).expect("nothing is gone");
+        [open(&world.memory, &earlier), open(&world.memory, &Memory::new())]
+    };
+    for refused in trace(Discipline::Right) {
+        let error = refused.expect_err("rows are gone").to_string();
+        assert!(error.contains("rows of shard 0") && error.contains("quipu restore"), "{error}");
+    }
+    assert!(trace(Discipline::OpensWithoutRows).iter().all(Result::is_ok), "it counts from less");
 }

@@ -87,10 +87,11 @@ const RECORD: &str = concat!(
 );
 
 /// Slice, key, version and bytes of each row of a checkpoint after that.
-const ROWS: [(u32, &str, u64, &str); 7] = [
+const ROWS: [(u32, &str, u64, &str); 8] = [
     (0, "6b626f756e646564", 6, "018202838201008400f60a820100a182010082820004a0"),
     (0, "6b706c61696e", 1, "0182008219012c00"),
     (0, "6b736574", 4, "01820181a18201008304820207a18201008202820007"),
+    (0, "6c", 1, "0101"),
     (0, "73", 9, "018509031903e806838219012d0b820200820000"),
     (0, "74", 1_000, "011903e8"),
     (6, "68000000000000000874c6fd1149f9d236", 1, "01820001"),
@@ -288,7 +289,7 @@ fn each_row_is_read_as_what_it_is() {
         };
         read.insert(write.key, fuzzing::rows(&bytes));
     }
-    assert_eq!(read.len(), 8);
+    assert_eq!(read.len(), 9);
     assert!(read.values().all(|as_how_many| *as_how_many == 1), "{read:?}");
 }
 
