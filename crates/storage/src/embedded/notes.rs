@@ -34,7 +34,7 @@ const WITHOUT_TABLE: u32 = 1;
 const WITH_TABLE: u32 = 2;
 const HEAD_BYTES: usize = 32;
 /// A copy is made with so much space, so that a full disk does not keep notes from being written.
-const RESERVE_BYTES: u64 = 4096;
+const RESERVE_BYTES: u64 = 16 * 1024;
 
 /// A segment that belongs to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use fjall::{
-    AbstractTree, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, PersistMode,
+    AbstractTree, Database, DatabaseBuilder, Keyspace, KeyspaceCreateOptions, LsmError, PersistMode,
     config::PartitioningPolicy,
 };
 
@@ -178,10 +178,26 @@ impl FjallTable {
 
     /// Why rows could not be read, with the names of the damaged files if it is that.
     fn unread(&self) -> impl Fn(fjall::Error) -> StorageError + '_ {
-        |error| match self.damaged.get_or_init(|| damaged_files(&self.folder)) {
-            missing if missing.is_empty() => failed("reading")(error),
-            missing => StorageError::Missing { missing: missing.clone() },
+        |error| match &error {
+            // The system could not read: that says nothing of what is there.
+            fjall::Error::Storage(LsmError::Io(_)) => failed("reading")(error),
+            fjall::Error::Storage(_) => match self.damaged() {
+                missing if missing.is_empty() => failed("reading")(error),
+                missing => StorageError::Missing { missing },
+            },
+            _ => failed("reading")(error),
         }
+    }
+
+    /// The files that are not what was written, found once.
+    fn damaged(&self) -> Vec<String> {
+        if let Some(damaged) = self.damaged.get() {
+            return damaged.clone();
+        }
+        // fjall goes on writing and deleting: what it has just changed is not found twice.
+        let (mut damaged, again) = (damaged_files(&self.folder), damaged_files(&self.folder));
+        damaged.retain(|file| again.contains(file));
+        if damaged.is_empty() { damaged } else { self.damaged.get_or_init(|| damaged).clone() }
     }
 
     /// Lets it be noted what belongs to the table. Call it when all that was written is on the device.
@@ -200,7 +216,7 @@ impl FjallTable {
         }
     }
 
-    /// All rows that are in memory become files.
+    /// All rows of a slice that are in memory are written to files of their own.
     #[cfg(feature = "testing")]
     pub fn write_files(&self, slice: Slice) -> Result<(), StorageError> {
         let space = if slice == Slice::KEPT {
