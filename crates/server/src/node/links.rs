@@ -158,6 +158,12 @@ impl Shared {
         if let Some(why) = board.turned_away() {
             write!(text, "turned_away:{why}\r\n")?;
         }
+        for (of, at) in self.summary().differing {
+            write!(text, "differing:site {of},at=site {at}\r\n")?;
+        }
+        for why in self.council.waits_for() {
+            write!(text, "joining:{why}\r\n")?;
+        }
         match board.stopped() {
             Some(why) => write!(text, "counting:no,{why}\r\n"),
             None if self.council.leaving.takes_no_writes() => {
