@@ -96,6 +96,7 @@ branches! {
     SweepContinued: "streams: a sweep goes on where it stopped",
     SweepReplaced: "streams: a sweep is replaced by a later one",
     SweepIgnored: "streams: a piece of a sweep does not come next",
+    StreamsDiffer: "streams: a peer has taken in another branch of a third site's stream than this site",
     HearsayImpossible: "streams: hearsay of more than this site has written is ignored",
     WaitBegun: "rights: a command waits for rights of others",
     WaitRefused: "rights: too many commands wait already",

@@ -36,7 +36,7 @@ pub use council::Council;
 pub use host::{
     Counting, Envelope, Host, HostStats, OpenError, Overdue, Released, Unfinished, passed_on, withdrawn,
 };
-pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
+pub use links::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message, WaitsFor};
 pub use membership::Membership;
 pub use operations::{FilterStats, OperationStats};
 pub use quipu_crdt::{Pn, bounded::Right};

@@ -56,6 +56,13 @@ fn what_an_old_copy_has_acknowledged_is_imported_once_and_nothing_differs() {
     cluster.set(1, 2, Cable::Whole);
     cluster.wait_for_info(2, "counting:no,site 2 runs from an old copy of its folder");
     cluster.take(2).stop();
+    // Started once more, it knows, though nobody can tell it.
+    cluster.set(1, 2, Cable::Cut);
+    cluster.start_site(2);
+    let refused = cluster.client(2).call("INCR x").text();
+    assert!(refused.starts_with("OLDCOPY") && refused.contains("quipu restore"), "{refused}");
+    cluster.take(2).stop();
+    cluster.set(1, 2, Cable::Whole);
     // Tried again where it is not known.
     cluster.client(1).call("INCR x IDMP web 7");
     let file = restore(&mut cluster);

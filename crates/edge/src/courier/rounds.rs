@@ -50,15 +50,12 @@ impl Courier {
                 Ok(before) => {
                     self.back_offs.entry(server.clone()).or_default().reset();
                     self.clean(&server);
+                    if let Some(copy) = &self.copy {
+                        return Err(copy.clone());
+                    }
                     return Ok(Outcome { has_moved: self.open != before });
                 }
                 Err(error) => {
-                    if matches!(error, SyncError::Copy { .. }) {
-                        self.copy = Some(error.clone());
-                        // If it cannot be stored, this process knows it, and the next one finds out again.
-                        let why = error.to_string();
-                        drop(self.ask(|reply| Request::Copied { why, reply }));
-                    }
                     self.trouble = Some(error.clone());
                     if error.is_final() {
                         return Err(error);
@@ -91,7 +88,7 @@ impl Courier {
         }
         let known = self.known.iter().map(|(address, server)| (server.name, address.clone()));
         let places: BTreeMap<Name, Address> = self.places.clone().into_iter().chain(known).collect();
-        while let Some(name) = others.pop_first() {
+        while let Some(name) = others.pop_first().filter(|_| self.copy.is_none()) {
             let Some(address) = places.get(&name).filter(|address| *address != chosen) else { continue };
             if self.may_try(address) {
                 let exchanged = self.exchange(address, false);
@@ -158,8 +155,20 @@ impl Courier {
         }
     }
 
-    /// Says to a server what there is to be said, and takes in its answer. Gives how it stood before.
+    /// Says to a server what there is to be said, and takes in its answer. Gives how it stood before. If the server, chosen
+    /// or not, has noticed that this state is used twice, nothing is said any more, to any server.
     fn exchange(&mut self, address: &Address, chosen: bool) -> Result<Open, SyncError> {
+        let exchanged = self.exchange_once(address, chosen);
+        if let Err(error @ SyncError::Copy { .. }) = &exchanged {
+            self.copy = Some(error.clone());
+            // If it cannot be stored, this process knows it, and the next one finds out again.
+            let why = error.to_string();
+            drop(self.ask(|reply| Request::Copied { why, reply }));
+        }
+        exchanged
+    }
+
+    fn exchange_once(&mut self, address: &Address, chosen: bool) -> Result<Open, SyncError> {
         let server = self.meet(address)?;
         let said = self.ask(|reply| Request::Visits { server, chosen, reply });
         let Said { visits, open: before } = said.ok_or(SyncError::Closed)?.map_err(not_stored)?;

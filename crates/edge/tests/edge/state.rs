@@ -2,7 +2,10 @@
 
 use std::{fs, io::ErrorKind};
 
-use quipu_edge::{CountError, OpenError, SyncError, testing::Site};
+use quipu_edge::{
+    CountError, OpenError, SyncError,
+    testing::{Fault, Site},
+};
 use quipu_storage::{
     StorageError,
     testing::sim_disk::{Fate, Operation, SimDisk},
@@ -82,7 +85,7 @@ fn a_copy_is_refused_where_the_original_has_a_slot_and_says_so() {
     drop(edge);
     let edge = options().open(&path, [site.url()]).unwrap();
     edge.add("more", 1).unwrap();
-    site.always(Some(quipu_edge::testing::Fault::LoseAnswer));
+    site.always(Some(Fault::LoseAnswer));
     assert!(edge.sync().is_err());
     site.always(None);
     let twin = options().open(&copy, [site.url()]).unwrap();
@@ -112,6 +115,39 @@ fn a_copy_is_refused_where_the_original_has_a_slot_and_says_so() {
     let twin = options().original().open(&copy, [site.url()]).unwrap();
     twin.sync().unwrap();
     assert!(site.requests() > before && twin.status().unwrap().copy.is_none());
+}
+
+/// It is not the chosen server that notices the copy, but one with which a handoff is open.
+#[test]
+fn a_copy_that_another_server_notices_hands_over_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("state"), folder.path().join("copy"));
+    let sites = Site::cluster("shop", 2).unwrap();
+    let (chosen, other) = (&sites[0], &sites[1]);
+    let edge = options().open(&path, [other.url()]).unwrap();
+    edge.add("hits", 5).unwrap();
+    // The other server gives the edge a slot: there is a token for it.
+    edge.sync().unwrap();
+    drop(edge);
+    fs::copy(&path, &copy).unwrap();
+    // The original takes the token there, begins another handoff, and does not hear the answer.
+    let edge = options().open(&path, [other.url()]).unwrap();
+    edge.flush(LONG).unwrap();
+    edge.add("{hits}:more", 1).unwrap();
+    other.always(Some(Fault::LoseAnswer));
+    assert!(edge.sync().is_err());
+    other.always(None);
+    let twin = options().open(&copy, [chosen.url(), other.url()]).unwrap();
+    let noticed = twin.sync().unwrap_err();
+    assert!(matches!(noticed, SyncError::Copy { .. }), "{noticed}");
+    let before = (chosen.requests(), other.requests());
+    assert!(twin.sync().is_err());
+    assert_eq!((chosen.requests(), other.requests()), before);
+    drop(twin);
+    let twin = options().open(&copy, [chosen.url(), other.url()]).unwrap();
+    let remembered = twin.sync().unwrap_err();
+    assert!(matches!(remembered, SyncError::KnownCopy { .. }), "{remembered}");
+    assert_eq!((chosen.requests(), other.requests()), before);
 }
 
 /// Damage of any kind is refused with words that do not advise to put an old copy in the place of the file.

@@ -6,7 +6,7 @@ use quipu_storage::{Flush, Log, Page, Scan, ShardId, Slice, StorageError, Table}
 
 use super::{Host, Running, State, load, prepare};
 use crate::{
-    BadMessage, Membership, Message, Moment, Refusal, Rule, ShardAudit, SiteId,
+    BadMessage, Membership, Message, Moment, Refusal, Rule, ShardAudit, SiteId, WaitsFor,
     record::row_key,
     shard::{Shard, SweepWanted},
 };
@@ -226,7 +226,18 @@ impl<L: Log, T: Table> Host<L, T> {
 
     /// Has this site, which joins, everything that the others had when they listed it?
     pub fn is_caught_up(&self) -> bool {
-        self.shards.iter().flatten().all(|running| running.shard.is_caught_up())
+        self.waits_for().is_empty()
+    }
+
+    /// What it lacks of that, in any shard.
+    pub fn waits_for(&self) -> BTreeSet<WaitsFor> {
+        self.shards.iter().flatten().flat_map(|running| running.shard.waits_for()).collect()
+    }
+
+    /// Third sites, each with a peer that has taken in another branch of their streams than this site, as far as this process
+    /// has heard: two copies of one site have run. The values at the two differ until somebody corrects them.
+    pub fn differing(&self) -> BTreeSet<(SiteId, SiteId)> {
+        self.shards.iter().flatten().flat_map(|running| running.shard.differing()).copied().collect()
     }
 
     /// What of this site's own has yet to come to its end, in all shards that are open.

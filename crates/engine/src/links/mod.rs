@@ -20,7 +20,10 @@ pub(crate) use self::{
     written::{PartAround, Rows, SharedPart},
 };
 
-use std::collections::BTreeMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -32,6 +35,49 @@ use crate::{
     record::{Stream, Undone},
 };
 
+/// What a site that joins waits for, in a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WaitsFor {
+    /// A message of a member that lists this site and those that were removed.
+    Word {
+        /// The member.
+        of: SiteId,
+    },
+    /// Changes of a member.
+    Changes {
+        /// The member.
+        of: SiteId,
+    },
+    /// Changes of a removed site, from a member that has them.
+    Removed {
+        /// The removed site.
+        of: SiteId,
+        /// The member.
+        at: SiteId,
+    },
+    /// The same, and this site has taken in what another copy of the removed site has written. They do not come.
+    Branch {
+        /// The removed site.
+        of: SiteId,
+        /// The member.
+        at: SiteId,
+    },
+}
+
+impl fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Word { of } => write!(f, "site {of} has not told how far it is"),
+            Self::Changes { of } => write!(f, "changes of site {of} are on their way"),
+            Self::Removed { of, at } => write!(f, "changes of site {of} that site {at} has are on their way"),
+            Self::Branch { of, at } => write!(
+                f,
+                "site {at} has changes of site {of} that do not go on from those that are known here: two copies of the folder                  of site {of} have run"
+            ),
+        }
+    }
+}
+
 /// The streams of all sites, and the peers.
 #[derive(Debug)]
 pub(crate) struct Links {
@@ -42,6 +88,8 @@ pub(crate) struct Links {
     pub(crate) peers: BTreeMap<SiteId, Peer>,
     /// How far this site has got with all rows of a stream that it is being sent, and who has begun with that.
     pub(crate) sweeping: BTreeMap<SiteId, (SiteId, Swept)>,
+    /// Third sites, and the peers that know another branch of their streams than this site, as far as this process has heard.
+    pub(crate) differing: BTreeSet<(SiteId, SiteId)>,
     /// The membership that this site speaks under: the present one, or, while it has yet to tell rows of removed sites, an
     /// earlier one.
     pub(crate) told_epoch: u64,
@@ -70,6 +118,7 @@ impl Links {
             origins: BTreeMap::from([(site, Origin::at(changes))]),
             peers: BTreeMap::new(),
             sweeping: BTreeMap::new(),
+            differing: BTreeSet::new(),
             told_epoch: 0,
             told_at: 0,
             index: HashMap::with_hasher(FixedState::with_seed(seed)),
@@ -92,6 +141,7 @@ impl Links {
     pub(crate) fn follow(&mut self, membership: Membership) {
         let others = || membership.members.iter().filter(|site| **site != self.site);
         self.peers.retain(|site, _| membership.members.contains(site));
+        self.differing.retain(|(_, peer)| membership.members.contains(peer));
         for peer in others() {
             self.peers.entry(*peer).or_default();
             self.origins.entry(*peer).or_default();
@@ -374,8 +424,24 @@ impl Links {
                 || removed.keys().any(is_open) && !self.all_have_been_told())
     }
 
-    /// Has this site, which joins, everything that the others had when they listed it, of those who are gone too?
-    pub(crate) fn is_caught_up(&self) -> bool {
-        self.peers.iter().all(|(site, peer)| self.has_listed(*site, peer)) && self.all_removed_are_closed()
+    /// What this site, which joins, lacks of what the others had when they listed it, of those who are gone too.
+    pub(crate) fn waits_for(&self) -> BTreeSet<WaitsFor> {
+        let Membership { epoch, removed, .. } = &self.membership;
+        let mut waits = BTreeSet::new();
+        for (at, peer) in &self.peers {
+            if peer.listed_at.is_none() || (peer.epoch < *epoch && !removed.is_empty()) {
+                waits.insert(WaitsFor::Word { of: *at });
+            } else if !self.has_listed(*at, peer) {
+                waits.insert(WaitsFor::Changes { of: *at });
+            }
+            let here = |site: &SiteId| self.origins.get(site).map_or(0, |origin| origin.position);
+            waits.extend(removed.keys().filter(|of| peer.received(**of) > here(of)).map(|of| {
+                match self.differing.contains(&(*of, *at)) {
+                    true => WaitsFor::Branch { of: *of, at: *at },
+                    false => WaitsFor::Removed { of: *of, at: *at },
+                }
+            }));
+        }
+        waits
     }
 }

@@ -1,6 +1,6 @@
 //! The books of a shard.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use minicbor::{Decode, Encode};
 use quipu_crdt::{
@@ -10,7 +10,7 @@ use quipu_crdt::{
 
 use super::{Shard, tally};
 use crate::{
-    Moment, SiteId, Unfinished,
+    Moment, SiteId, Unfinished, WaitsFor,
     counter::Counter,
     counters::Index,
     entry::{Entry, What},
@@ -238,8 +238,13 @@ impl Shard {
         sum.kept += cached + notices;
     }
 
-    /// Has this site, which joins, everything that the others had when they listed it?
-    pub(crate) fn is_caught_up(&self) -> bool {
-        self.links.is_caught_up()
+    /// What this site, which joins, lacks of what the others had when they listed it.
+    pub(crate) fn waits_for(&self) -> BTreeSet<WaitsFor> {
+        self.links.waits_for()
+    }
+
+    /// Third sites, and the peers that know another branch of their streams.
+    pub(crate) fn differing(&self) -> &BTreeSet<(SiteId, SiteId)> {
+        &self.links.differing
     }
 }

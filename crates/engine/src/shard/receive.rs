@@ -47,7 +47,8 @@ impl Shard {
         now: Moment,
     ) -> Result<(), BadMessage> {
         self.check(shard, from, &message)?;
-        self.leave_out_branches(&mut message);
+        self.compare_streams(from, &message);
+        self.leave_out_branches(from, &mut message);
         self.be_heard();
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
@@ -209,9 +210,34 @@ impl Shard {
         origin.runs.contradict(here, theirs.runs.writer(here)).then_some(here)
     }
 
-    /// Leaves out pieces of streams that have branched off: of two copies of a third site this one knows one, and the sender
-    /// the other. They are told when they come themselves.
-    fn leave_out_branches(&self, message: &mut Message) {
+    /// Notes which third sites' streams have branched off, as the sender acknowledges them: of two copies of a site this one
+    /// knows one, and the sender the other.
+    fn compare_streams(&mut self, from: SiteId, message: &Message) {
+        if !self.settings.rules.keep(Rule::StreamsStayOne) {
+            return;
+        }
+        let own = self.settings.site;
+        for it in message.received.iter().filter(|it| it.site != own) {
+            let Some(origin) = self.links.origins.get(&it.site) else { continue };
+            // What comes after the end of the stream here cannot be compared.
+            let ours = origin.runs.writer(it.position).filter(|_| it.position <= origin.position);
+            match (ours, it.writer) {
+                (Some(ours), Some(theirs)) if ours == theirs => {
+                    self.links.differing.remove(&(it.site, from));
+                }
+                (Some(_), Some(_)) => self.note_branch(it.site, from),
+                _ => {}
+            }
+        }
+    }
+
+    fn note_branch(&mut self, of: SiteId, at: SiteId) {
+        reached(Branch::StreamsDiffer);
+        self.links.differing.insert((of, at));
+    }
+
+    /// Leaves out pieces of streams that have branched off. The copies are told when they come themselves.
+    fn leave_out_branches(&mut self, from: SiteId, message: &mut Message) {
         if !self.settings.rules.keep(Rule::StreamsStayOne) {
             return;
         }
@@ -221,6 +247,8 @@ impl Shard {
         let branched: Vec<SiteId> = branched.map(|(site, _)| site).collect();
         message.parts.retain(|part| !branched.contains(&part.origin()));
         message.sweep.take_if(|sweep| branched.contains(&sweep.origin));
+        let own = self.settings.site;
+        branched.into_iter().filter(|of| *of != own).for_each(|of| self.note_branch(of, from));
     }
 
     /// What the sender says of itself and has heard of others.

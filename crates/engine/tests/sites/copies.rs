@@ -1,7 +1,9 @@
 //! Old copies of a site's data that were started.
 
 use quipu_crdt::Pn;
-use quipu_engine::{Action, Add, Added, BadMessage, OperationId, Reply, Rule, Rules, Settings, Uncounted};
+use quipu_engine::{
+    Action, Add, Added, BadMessage, OperationId, Reply, Rule, Rules, Settings, Uncounted, WaitsFor,
+};
 
 use crate::world::{SHARD, World, site};
 
@@ -135,18 +137,19 @@ fn without_runs_a_copy_in_the_place_of_its_original_differs_for_ever() {
     assert_ne!(values(&mut world, 0), values(&mut world, 1));
 }
 
-/// Site 3 hears of the original, site 1 of the copy, and neither of both.
-#[test]
-fn a_branch_that_comes_by_way_of_another_site_is_not_taken_in() {
+/// Site 3 has heard of the original, which has counted so often since it was copied, site 1 of the copy, and neither of both.
+fn two_branches(times: i64) -> World {
     let mut world = World::new(3, 1, Settings::default());
     world.add(1, b"x", 5);
     world.pass(1_000);
     let copy = world.copy(1);
     world.link(0, 1, false);
     world.link(0, 2, false);
-    world.add(1, b"x", 7);
+    for _ in 0..times {
+        world.add(1, b"x", 1);
+    }
     world.pass(1_000);
-    assert_eq!((world.get(0, b"x"), world.get(2, b"x")), (Some(5), Some(12)));
+    assert_eq!((world.get(0, b"x"), world.get(2, b"x")), (Some(5), Some(5 + times)));
     world.put_back(1, copy);
     world.link(1, 2, false);
     world.start(1);
@@ -161,9 +164,41 @@ fn a_branch_that_comes_by_way_of_another_site_is_not_taken_in() {
     // Neither takes in half of what the other has of site 2.
     assert_eq!(
         [0, 2].map(|at| (world.get(at, b"x"), world.get(at, b"y"))),
-        [(Some(5), Some(21)), (Some(12), None)]
+        [(Some(5), Some(21)), (Some(5 + times), None)]
     );
     assert!(world.refused.is_empty());
+    world
+}
+
+/// Of the two branches the longer one does not come to the restored copy, which has the other one.
+#[test]
+fn a_restored_copy_that_cannot_join_says_whose_changes_do_not_come() {
+    let mut world = two_branches(10);
+    let new = world.restore(1);
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(2));
+    membership.removed.insert(site(2), new);
+    membership.members.insert(new);
+    membership.joining.insert(new);
+    world.set_membership(membership);
+    world.link(1, 2, true);
+    world.start(1);
+    world.pass(3_000);
+    let waits = world.waits_for(1);
+    assert!(!world.is_caught_up(1));
+    assert_eq!(waits, [WaitsFor::Branch { of: site(2), at: site(3) }].into());
+    let text = waits.first().map(ToString::to_string).unwrap_or_default();
+    assert!(text.contains("site 3 has changes of site 2"), "{text}");
+}
+
+#[test]
+fn a_branch_that_comes_by_way_of_another_site_is_not_taken_in() {
+    let mut world = two_branches(1);
+    // Both know it.
+    assert_eq!(world.differing(0), [(site(2), site(3))].into());
+    assert_eq!(world.differing(2), [(site(2), site(1))].into());
+    assert!(world.differing(1).is_empty());
     world.link(1, 2, true);
     world.pass(1_000);
     let is_of_two = |bad: &BadMessage| matches!(bad, BadMessage::Branched { of, .. } if *of == site(2));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use quipu_crdt::testing::Random;
 use quipu_engine::{
     Action, Add, BadMessage, Command, Counting, Envelope, Host, Limits, Membership, Message, Moment,
-    OperationId, Outcome, Refusal, Released, Reply, Settings, SiteId, Spread, Suspicion, Ticket,
+    OperationId, Outcome, Refusal, Released, Reply, Settings, SiteId, Spread, Suspicion, Ticket, WaitsFor,
 };
 use quipu_storage::{
     Flush, Scan, ShardId, Slice, Store, Table,
@@ -284,6 +284,16 @@ impl World {
         let scan = Scan { slice: Slice::KEPT, prefix: b"b", after: None, rows_max: 100 };
         let page = self.sites[at].memory.table().scan(SHARD, scan).expect("it can be read");
         page.rows.len()
+    }
+
+    /// What a site that joins waits for.
+    pub(crate) fn waits_for(&self, at: usize) -> BTreeSet<WaitsFor> {
+        self.sites[at].host.as_ref().expect("it runs").waits_for()
+    }
+
+    /// Third sites whose streams have branched off, and who has the other branch.
+    pub(crate) fn differing(&self, at: usize) -> BTreeSet<(SiteId, SiteId)> {
+        self.sites[at].host.as_ref().expect("it runs").differing()
     }
 
     pub(crate) fn is_caught_up(&self, at: usize) -> bool {

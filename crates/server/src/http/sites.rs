@@ -42,6 +42,11 @@ pub struct Cluster {
     pub change: Option<OpenChange>,
     /// How far those are that leave.
     pub draining: Vec<DrainingFacts>,
+    /// What the site that says this waits for, while it joins.
+    pub waits_for: Vec<String>,
+    /// Sites of whose folders two copies have run, and each time a member that has taken in what one of them has written,
+    /// where the site that says this has taken in what the other one has.
+    pub differing: Vec<(String, String)>,
 }
 
 /// How far a site is that leaves: what must come to its end before it can be removed and takes nothing with it.

@@ -224,6 +224,9 @@ impl Board {
     }
 
     fn wanted_of(&self, number: u16) -> Wanted {
+        if self.stopped().is_some() {
+            return Wanted::Gone;
+        }
         match (self.links_of(), lock(&self.addresses).get(&number)) {
             (LinksOf::Other(_) | LinksOf::Nobody, _) => Wanted::Elsewhere,
             (LinksOf::This, Some(address)) => Wanted::Dial(address.clone()),
@@ -435,7 +438,7 @@ impl Board {
         self.silence.round()
     }
 
-    /// A link has come about; whoever brought it about asks whether it stays. It was begun in this round.
+    /// A handshake is complete; whoever has completed it asks whether this connection is the link. It was begun in this round.
     pub(crate) fn enter(&self, site: SiteId, dialled_here: bool, round: u64) -> Entered {
         let Some(peer) = self.peer(site.number).or_else(|| self.newcomers_peer(site.number)) else {
             return Entered::Superfluous;

@@ -55,15 +55,19 @@ pub struct Run {
     pub nonce: u64,
 }
 
-/// What is remembered of a peer, durably, before its link comes about.
+/// What is remembered of a peer, durably, before anything is said over its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub struct Seen {
     /// Its folder.
     #[n(0)]
     pub instance: Instance,
-    /// Its latest run.
+    /// The latest of its runs that had the link.
     #[n(1)]
     pub run: Run,
+    /// A run of its folder was refused as that of an old copy: there are two such folders.
+    #[n(2)]
+    #[cbor(default)]
+    pub contested: bool,
 }
 
 /// Who a site is. Fixed while it runs.
@@ -388,7 +392,7 @@ impl Identity {
     }
 
     fn check_run(&self, hello: &Hello, seen: Option<&Seen>) -> Result<Seen, Rejection> {
-        let now = Seen { instance: hello.instance, run: hello.run };
+        let now = Seen { instance: hello.instance, run: hello.run, contested: false };
         let Some(seen) = seen else { return Ok(now) };
         if seen.instance != now.instance {
             return Err(Rejection::Twin { site: hello.site });
@@ -400,14 +404,16 @@ impl Identity {
             return Err(Rejection::OldRun { site: hello.site, own: self.site, found, known });
         }
         // Runs have one number after the other, so the one that was seen is missing only if another folder had it, or if
-        // it is older than all that are told.
+        // it is older than all that are told. That is no excuse where it is known that there is another folder. (A site whose
+        // nodes share a database tells no runs, and has no folder.)
         let earlier = hello.earlier.as_deref().unwrap_or_default();
-        let is_told = earlier.iter().any(|run| run.number <= seen.run.number);
+        let is_told = !earlier.is_empty()
+            && (seen.contested || earlier.iter().any(|run| run.number <= seen.run.number));
         if now.run != seen.run && is_told && !earlier.contains(&seen.run) {
             let known = seen.run.number;
             return Err(Rejection::OtherRun { site: hello.site, own: self.site, known });
         }
-        Ok(now)
+        Ok(Seen { contested: seen.contested, ..now })
     }
 
     /// Has a peer all of its own stream that was received of it? `received` was read before the peer read `told`.

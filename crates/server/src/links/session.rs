@@ -54,8 +54,8 @@ enum Failure {
 
 /// Whom a connection has brought.
 enum Met {
-    /// Another site of the cluster.
-    Site(SiteId),
+    /// Another site of the cluster: the handshake is complete.
+    Site(Hello),
     /// A relay or another node of this site, and what it has said.
     Guest(Guest),
     /// Another site that has come to the wrong node, and who it says it is.
@@ -112,8 +112,8 @@ impl<N: Inside> Session<N> {
         });
         let result = handshake.await.unwrap_or(Err(Failure::Slow));
         drop(agreed);
-        let site = match result {
-            Ok(Met::Site(site)) => site,
+        let hello = match result {
+            Ok(Met::Site(hello)) => hello,
             Ok(Met::Guest(guest)) => {
                 relays::serve(self.node, self.wire, self.address, guest).await;
                 return End::WasUp;
@@ -124,23 +124,41 @@ impl<N: Inside> Session<N> {
             }
             Err(failure) => return self.give_up(&failure).await,
         };
-        match self.node.board().enter(site, self.dialled.is_some(), self.round) {
-            Entered::Stays { peer, queue, replaced } => {
-                if replaced {
-                    self.node.disconnected(site);
-                }
+        let site = hello.site;
+        match self.enter(&hello) {
+            Ok(Some((peer, queue))) => {
                 self.exchange(site, &peer, &queue).await;
                 End::WasUp
             }
-            Entered::Superfluous => {
+            Ok(None) => {
                 tracing::debug!(%site, "there is a link already; this one is closed");
                 End::Superfluous
             }
+            Err(failure) => self.give_up(&failure).await,
         }
     }
 
+    /// Makes this connection the link, if it is the one that stays. Only then the other side's run is remembered, before
+    /// anything is said over the link: a copy that dials beside its original does not take that one's place. It is compared once
+    /// more with what was seen: other handshakes may have been completed since this one was begun, but none is while this runs.
+    fn enter(&self, hello: &Hello) -> Result<Option<(Arc<Peer>, Arc<Queue>)>, Failure> {
+        let seen = self.check(hello)?;
+        let (site, board) = (hello.site, self.node.board());
+        let entered = board.enter(site, self.dialled.is_some(), self.round);
+        let Entered::Stays { peer, queue, replaced } = entered else { return Ok(None) };
+        if replaced {
+            self.node.disconnected(site);
+        }
+        if let Err(why) = self.node.remember(site, seen) {
+            peer.leave(&queue, &why);
+            return Err(Failure::NotNow(why));
+        }
+        board.hear_cluster_id(site, hello.cluster_id);
+        Ok(Some((peer, queue)))
+    }
+
     /// The side that has dialled.
-    async fn introduce(&mut self, number: u16) -> Result<SiteId, Failure> {
+    async fn introduce(&mut self, number: u16) -> Result<Hello, Failure> {
         let membership = self.node.board().membership();
         let expected = membership.members.iter().find(|site| site.number == number).copied();
         let expected =
@@ -150,19 +168,19 @@ impl<N: Inside> Session<N> {
         let own = self.node.board().identity();
         let hello = own.hello(number, &membership, self.node.board().cluster_id());
         self.wire.send(&Frame::Hello(hello)).await?;
-        let hello = self.receive_hello(expected).await?;
+        let hello = self.receive_hello().await?;
         let own = self.node.board().identity();
         if hello.site.number != number {
             let (site, own) = (own.site, hello.site);
             return Err(Rejection::OtherSite { site, wanted: number, own }.into());
         }
-        let seen = self.check(&hello)?;
+        let removal = self.check_or_tell(&hello)?;
         let told = self.receive_positions().await?;
-        self.node.board().identity().check_positions(hello.site, &told, &received)?;
-        self.remember(hello.site, seen)?;
-        self.node.board().hear_cluster_id(hello.site, hello.cluster_id);
+        if removal.is_none() {
+            self.node.board().identity().check_positions(hello.site, &told, &received)?;
+        }
         self.send_positions().await?;
-        Ok(hello.site)
+        removal.map_or(Ok(hello), |removal| Err(removal.into()))
     }
 
     /// Tells a site that was removed that it was, if it is there and does not know. Returns what became of it.
@@ -181,7 +199,7 @@ impl<N: Inside> Session<N> {
         };
         let hello = board.identity().hello(site.number, &membership, board.cluster_id());
         self.wire.send(&Frame::Hello(hello)).await?;
-        match self.receive_hello(site).await {
+        match self.receive_hello().await {
             Ok(hello) if hello.site == site => {}
             Ok(_) => return Ok(format!("another site is found where site {site} was")),
             Err(Failure::Refused(_)) => {
@@ -189,6 +207,8 @@ impl<N: Inside> Session<N> {
             }
             Err(failure) => return Err(failure),
         }
+        self.receive_positions().await?;
+        self.send_positions().await?;
         self.wire.send(&Frame::Council(&self.node.notice())).await?;
         self.wire.send(&Frame::Refused(Rejection::Removed { site, heir }.refused())).await?;
         Ok(format!("site {site} was removed from the cluster, and was told so"))
@@ -205,7 +225,7 @@ impl<N: Inside> Session<N> {
             LinksOf::Other(to) => return Ok(Met::PassedOn { hello, to }),
             LinksOf::Nobody => return Err(Failure::NotNow("no node speaks for this site yet".to_owned())),
         }
-        let seen = self.check(&hello)?;
+        let removal = self.check_or_tell(&hello)?;
         // Before the other side reads how long its streams are.
         let received = self.positions(hello.site).await?;
         let board = self.node.board();
@@ -213,10 +233,11 @@ impl<N: Inside> Session<N> {
         self.wire.send(&Frame::Hello(answer)).await?;
         self.send_positions().await?;
         let told = self.receive_positions().await?;
+        if let Some(removal) = removal {
+            return Err(removal.into());
+        }
         self.node.board().identity().check_positions(hello.site, &told, &received)?;
-        self.remember(hello.site, seen)?;
-        self.node.board().hear_cluster_id(hello.site, hello.cluster_id);
-        Ok(Met::Site(hello.site))
+        Ok(Met::Site(hello))
     }
 
     /// What whoever has dialled says first. A refusal is believed from a peer that was dialled, or whose Hello is in order:
@@ -235,43 +256,24 @@ impl<N: Inside> Session<N> {
         Ok(first)
     }
 
-    /// Whoever was dialled may say first that this site was removed.
-    async fn receive_hello(&mut self, dialled: SiteId) -> Result<Hello, Failure> {
-        loop {
-            let node = self.node.clone();
-            let hello = self.wire.receive(FRAME_BYTES_MAX, |frame| match frame {
-                Frame::Hello(hello) => Ok(Some(hello)),
-                Frame::Council(notice) => {
-                    node.council(dialled, notice);
-                    Ok(None)
-                }
-                Frame::Refused(refused) => Err(Failure::Refused(refused)),
-                other => Err(Failure::Order(other.name())),
-            });
-            if let Some(hello) = hello.await?? {
-                self.claimed = Some(hello.site);
-                return Ok(hello);
-            }
-        }
+    async fn receive_hello(&mut self) -> Result<Hello, Failure> {
+        let hello = self.wire.receive(FRAME_BYTES_MAX, |frame| match frame {
+            Frame::Hello(hello) => Ok(hello),
+            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            other => Err(Failure::Order(other.name())),
+        });
+        let hello = hello.await??;
+        self.claimed = Some(hello.site);
+        Ok(hello)
     }
 
-    /// Whoever has dialled may say first that this site was removed, and then a refusal.
     async fn receive_positions(&mut self) -> Result<Vec<u64>, Failure> {
-        loop {
-            let (node, claimed) = (self.node.clone(), self.claimed);
-            let positions = self.wire.receive(FRAME_BYTES_MAX, |frame| match (frame, claimed) {
-                (Frame::Positions(positions), _) => Ok(Some(positions)),
-                (Frame::Council(notice), Some(from)) => {
-                    node.council(from, notice);
-                    Ok(None)
-                }
-                (Frame::Refused(refused), _) => Err(Failure::Refused(refused)),
-                (other, _) => Err(Failure::Order(other.name())),
-            });
-            if let Some(positions) = positions.await?? {
-                return Ok(positions);
-            }
-        }
+        let positions = self.wire.receive(FRAME_BYTES_MAX, |frame| match frame {
+            Frame::Positions(positions) => Ok(positions),
+            Frame::Refused(refused) => Err(Failure::Refused(refused)),
+            other => Err(Failure::Order(other.name())),
+        });
+        positions.await?
     }
 
     async fn send_positions(&mut self) -> Result<(), Failure> {
@@ -293,8 +295,25 @@ impl<N: Inside> Session<N> {
         Ok(board.identity().check(hello, &board.membership(), board.cluster_id(), seen.as_ref())?)
     }
 
-    fn remember(&self, site: SiteId, seen: Seen) -> Result<(), Failure> {
-        self.node.remember(site, seen).map_err(Failure::NotNow)
+    /// The same before the handshake is complete. A site that was removed goes through all of it: a notice of its removal is
+    /// believed only after that.
+    fn check_or_tell(&self, hello: &Hello) -> Result<Option<Rejection>, Failure> {
+        match self.check(hello) {
+            Ok(_) => Ok(None),
+            Err(Failure::Rejected(removal @ Rejection::Removed { .. })) => Ok(Some(removal)),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Remembers that there is another folder of this site, as one of them was refused for that.
+    fn contest(&self, site: SiteId) {
+        let contested = match self.node.seen(site) {
+            Ok(Some(seen)) => self.node.remember(site, Seen { contested: true, ..seen }),
+            other => other.map(drop),
+        };
+        if let Err(error) = contested {
+            tracing::warn!(%site, %error, "it is not stored that an old copy of the site's folder was refused");
+        }
     }
 
     /// Says why there is no link: to the log, to whoever asks this site, and to the other side if it is at fault.
@@ -305,12 +324,16 @@ impl<N: Inside> Session<N> {
             Failure::Rejected(rejection) => {
                 self.complain(&format!("a link was refused: {rejection}"));
                 board.note_refusal(number, &rejection.to_string());
+                let refused = rejection.refused();
+                if let Some(site) = self.claimed.filter(|_| refused.reason == Reason::OldCopy) {
+                    self.contest(site);
+                }
                 if matches!(rejection, Rejection::Removed { .. }) {
                     // It shall know who has taken over, and stop counting. If it has gone, it hears of it next time.
                     let _ = self.wire.send(&Frame::Council(&self.node.notice())).await;
                 }
                 // If it has gone it needs no explanation.
-                let _ = self.wire.send(&Frame::Refused(rejection.refused())).await;
+                let _ = self.wire.send(&Frame::Refused(refused)).await;
                 self.wire.close().await;
                 End::Refused
             }

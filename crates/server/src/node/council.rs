@@ -10,7 +10,7 @@ use std::{
 };
 
 use quipu_engine::{
-    Council, Membership, SiteId,
+    Council, Membership, SiteId, WaitsFor,
     council::{BadChange, Change, Config, Notice, Proposal, Refused, Removed, Standing, Step},
     handoff::ClusterId,
 };
@@ -54,6 +54,15 @@ pub(super) struct State {
     pub(super) heard: BTreeMap<SiteId, (u64, Vec<Proposal>)>,
     /// How far those are that leave, as they last said. For people only.
     pub(super) draining: BTreeMap<SiteId, Draining>,
+    /// What this site, which joins, waited for when it last looked. For people only.
+    waits_for: BTreeSet<WaitsFor>,
+}
+
+impl State {
+    /// What this site waits for, which joins, for people.
+    pub(super) fn waits_for(&self) -> Vec<String> {
+        self.waits_for.iter().map(ToString::to_string).collect()
+    }
 }
 
 /// A link over which counts are exchanged. After each loss of one there is another.
@@ -74,6 +83,7 @@ impl Sitting {
             openings: 0,
             heard: BTreeMap::new(),
             draining: BTreeMap::new(),
+            waits_for: BTreeSet::new(),
         };
         Self { state: Mutex::new(state), leaving, addresses }
     }
@@ -96,6 +106,18 @@ impl Sitting {
     pub(super) fn is_together(&self) -> bool {
         let standing = self.lock().council.standing();
         standing != Some(Standing::Member) || self.leaving.takes_no_writes()
+    }
+
+    /// What this site waits for, which joins, for people.
+    pub(super) fn waits_for(&self) -> Vec<String> {
+        self.lock().waits_for()
+    }
+
+    /// Notes what this site waits for, which joins. What does not come by itself is logged.
+    fn note_waits(&self, waits_for: BTreeSet<WaitsFor>) {
+        let before = std::mem::replace(&mut self.lock().waits_for, waits_for.clone());
+        let branches = waits_for.difference(&before).filter(|it| matches!(it, WaitsFor::Branch { .. }));
+        branches.for_each(|why| tracing::error!("this site does not become a member: {why}"));
     }
 
     pub(super) fn notice(&self) -> Vec<u8> {
@@ -446,7 +468,12 @@ pub(super) async fn attend(node: &Node) {
             node.shared.say_notice();
         }
         let standing = node.shared.council.lock().council.standing();
-        if standing == Some(Standing::Joining) && has_everything(node).await {
+        let is_joining = standing == Some(Standing::Joining);
+        let waits_for = if is_joining { waits_for(node).await } else { Some(BTreeSet::new()) };
+        let Some(waits_for) = waits_for else { continue };
+        let has_everything = waits_for.is_empty();
+        node.shared.council.note_waits(waits_for);
+        if is_joining && has_everything {
             // What was in the way is over before long, and then it is tried again.
             if let Err(error) = node.shared.take_step(Council::joined) {
                 tracing::debug!("not a member yet: {error}");
@@ -455,14 +482,14 @@ pub(super) async fn attend(node: &Node) {
     }
 }
 
-async fn has_everything(node: &Node) -> bool {
+/// What this site lacks of what the others had when they listed it; `None`: that is not known now.
+async fn waits_for(node: &Node) -> Option<BTreeSet<WaitsFor>> {
     if !node.shared.has_all_shards() {
-        return false;
+        return None;
     }
+    let mut all = BTreeSet::new();
     for worker in 0..node.shared.workers() {
-        if !node.ask(worker, |answer| Mail::CaughtUp { answer }).await.unwrap_or(false) {
-            return false;
-        }
+        all.extend(node.ask(worker, |answer| Mail::WaitsFor { answer }).await.ok()?);
     }
-    true
+    Some(all)
 }

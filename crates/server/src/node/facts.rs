@@ -1,6 +1,7 @@
 //! What connections are told about the server: who is connected, how it is set up, how it is doing.
 
 use std::{
+    collections::BTreeSet,
     fmt::Write,
     net::{SocketAddr, TcpStream},
     sync::{
@@ -10,7 +11,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use quipu_engine::{HostStats, handoff::HandoffStats};
+use quipu_engine::{HostStats, SiteId, handoff::HandoffStats};
 
 use super::Shared;
 use crate::resp::{
@@ -35,6 +36,8 @@ pub(super) struct Note {
     pub(super) host: HostStats,
     /// Why its store refuses commits, if it does.
     pub(super) refusing: Option<String>,
+    /// Sites whose streams have branched off, each with a peer that has the other branch.
+    pub(super) differing: BTreeSet<(SiteId, SiteId)>,
 }
 
 impl Shared {
@@ -92,7 +95,8 @@ impl Shared {
     pub(super) fn summary(&self) -> Note {
         let mut all = Note::default();
         for note in self.notes.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            let Note { commands, host, refusing } = note;
+            let Note { commands, host, refusing, differing } = note;
+            all.differing.extend(differing);
             all.commands += commands;
             all.refusing = all.refusing.or_else(|| refusing.clone());
             all.host.live += host.live;

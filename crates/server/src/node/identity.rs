@@ -33,6 +33,8 @@ const CLUSTER_ID: &[u8] = b"cluster-id";
 const LEAVING: &[u8] = b"leaving";
 /// Is a relay to retire?
 const RETIRING: &[u8] = b"retiring";
+/// Why the folder is an old copy, once that was noticed.
+const OLD_COPY: &[u8] = b"old-copy";
 /// The id that a folder is being restored under.
 const RESTORING: &[u8] = b"restoring";
 
@@ -300,6 +302,16 @@ impl Folder {
         Ok(read::<bool>(&self.table, LEAVING, "leaving")?.is_some_and(|(_, is_leaving)| is_leaving))
     }
 
+    /// Why the folder is an old copy, as this run or an earlier one has noticed: it counts no more until it was restored.
+    pub(super) fn old_copy(&self) -> Result<Option<String>, FolderError> {
+        Ok(read::<Option<String>>(&self.table, OLD_COPY, "old copy")?.and_then(|(_, why)| why))
+    }
+
+    /// Remembers why the folder is an old copy. Durable when it returns.
+    pub(super) fn store_old_copy(&self, why: &str) -> Result<(), FolderError> {
+        write_next(&self.table, OLD_COPY, Some(why))
+    }
+
     /// The name of a relay; none: it is a site.
     pub(super) fn relay(&self) -> Option<Name> {
         self.stored.relay
@@ -471,6 +483,7 @@ impl Plan {
         let version = self.table.get(FOLDER, Slice::KEPT, COUNCIL)?.map_or(0, |row| row.version);
         put(&self.table, COUNCIL, Row { version: version + 1, bytes: council.encode() })?;
         write_next(&self.table, LEAVING, false)?;
+        write_next(&self.table, OLD_COPY, None::<String>)?;
         write_next(&self.table, RESTORING, None::<SiteId>)
     }
 }

@@ -15,7 +15,8 @@ use quipu_storage::ShardId;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::{
-    Front, Node, ServeError, Shared, essential::essential, mail::Mail, relay, system, worker::Worker,
+    FolderError, Front, Node, ServeError, Shared, essential::essential, mail::Mail, relay, system,
+    worker::Worker,
 };
 use crate::{
     http::Counters as _,
@@ -68,10 +69,28 @@ impl Shared {
 
     /// This site was removed, or runs from an old copy of its folder: what it counted now would lose against what its peers
     /// have under the same numbers. It goes on answering reads, and talks to nobody.
+    /// A folder that is an old copy stays one when it is started again, until it was restored; a database is not restored so.
     pub(super) fn stop_counting(&self, halt: Halt, why: &str) {
-        if self.board.stop(halt, why) {
-            tracing::error!("nothing is counted any more: {why}");
+        if !self.board.stop(halt, why) {
+            return;
         }
+        tracing::error!("nothing is counted any more: {why}");
+        if halt == Halt::OldCopy
+            && self.siblings.is_none()
+            && let Err(error) = self.folder.store_old_copy(why)
+        {
+            tracing::error!(%error, "a later start will not know that the folder is an old copy");
+        }
+    }
+
+    /// Does the same if an earlier run has noticed that the folder is an old copy.
+    pub(super) fn stop_if_old_copy(&self) -> Result<(), FolderError> {
+        if let Some(why) = self.folder.old_copy()?
+            && self.board.stop(Halt::OldCopy, &why)
+        {
+            tracing::error!("nothing is counted, as an earlier run has noticed: {why}");
+        }
+        Ok(())
     }
 
     /// Why this site must not count, if that is so.
@@ -138,6 +157,12 @@ impl Shared {
         }
         if let Some(why) = board.turned_away() {
             write!(text, "turned_away:{why}\r\n")?;
+        }
+        for (of, at) in self.summary().differing {
+            write!(text, "differing:site {of},at=site {at}\r\n")?;
+        }
+        for why in self.council.waits_for() {
+            write!(text, "joining:{why}\r\n")?;
         }
         match board.stopped() {
             Some(why) => write!(text, "counting:no,{why}\r\n"),

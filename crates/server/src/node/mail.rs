@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    collections::BTreeSet,
     io,
     net::TcpStream,
     rc::Rc,
@@ -13,7 +14,7 @@ use std::{
 
 use mio::Waker;
 use quipu_engine::{
-    Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished,
+    Listing, OwnedCommand, Refusal, Reply, ShardAudit, SiteId, Ticket, Unfinished, WaitsFor,
     handoff::{Adoption, Answer, Estate, Name, Round, Server, Visit},
 };
 use quipu_storage::{Fenced, ShardId};
@@ -85,8 +86,8 @@ pub(super) enum Mail {
     Acks(AskAcks),
     /// The books.
     Audit { answer: oneshot::Sender<Vec<ShardAudit>> },
-    /// Has this site, which joins, everything in the shards of this worker?
-    CaughtUp { answer: oneshot::Sender<bool> },
+    /// What does this site, which joins, lack in the shards of this worker?
+    WaitsFor { answer: oneshot::Sender<BTreeSet<WaitsFor>> },
     /// What of this site's own has yet to come to its end in the shards of this worker; `None`: one is not available.
     Unfinished { answer: oneshot::Sender<Option<Unfinished>> },
     /// Finish what is begun, and end.

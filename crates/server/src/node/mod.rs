@@ -601,7 +601,12 @@ impl Server {
         }
         let checkpointer = Arc::new(Checkpointer::spawn(backend.table()).map_err(storage_failed)?);
         shared.stop_if_removed();
-        if links_wanted && shared.siblings.is_none() && shared.relay.is_none() {
+        shared.stop_if_old_copy().map_err(folder_failed)?;
+        if links_wanted
+            && shared.siblings.is_none()
+            && shared.relay.is_none()
+            && shared.board.stopped().is_none()
+        {
             // Before anybody is served.
             shared.board.begin(shared.moment(Instant::now()));
         }

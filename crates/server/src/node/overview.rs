@@ -16,6 +16,7 @@ use crate::http::sites::{Cluster, DrainingFacts, OpenChange, SiteFacts};
 impl Shared {
     /// How it stands with the cluster, for people.
     pub(crate) fn cluster(&self) -> Cluster {
+        let differing = self.summary().differing;
         let state = self.council.lock();
         let (council, own) = (&state.council, state.council.site());
         let facts: BTreeMap<u16, _> = self.board.facts().into_iter().map(|it| (it.number, it)).collect();
@@ -51,6 +52,8 @@ impl Shared {
             removed: removed.map(|(site, removed)| (site.to_string(), removed.heir.to_string())).collect(),
             change,
             draining: draining.collect(),
+            waits_for: state.waits_for(),
+            differing: differing.into_iter().map(|(of, at)| (of.to_string(), at.to_string())).collect(),
         }
     }
 

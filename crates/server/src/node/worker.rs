@@ -4,7 +4,7 @@
 
 use std::{
     cell::RefCell,
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io, mem,
     rc::Rc,
     sync::{Arc, atomic::Ordering},
@@ -14,7 +14,7 @@ use std::{
 use mio::{Events, Interest, Poll, Token, event::Event, net::TcpListener, net::TcpStream};
 use quipu_engine::{
     Action, Command, Envelope, Host, HostStats, Moment, OwnedCommand, Refusal, Released, Reply as Answer,
-    Ticket,
+    SiteId, Ticket,
 };
 use quipu_storage::{Log, ShardId, Table};
 use tokio::sync::watch;
@@ -117,6 +117,8 @@ pub(super) struct Worker {
     /// This site was silent, and must ask its peers whether it is still a member, before it counts.
     pub(super) must_ask: bool,
     reported_at: Instant,
+    /// Sites whose streams have branched off, as it was last reported, each with a peer that has the other branch.
+    differing: BTreeSet<(SiteId, SiteId)>,
     maintained: Instant,
     flushed: Instant,
     next_worker: usize,
@@ -171,6 +173,7 @@ impl Worker {
             moment,
             must_ask: false,
             reported_at: now,
+            differing: BTreeSet::new(),
             maintained: now,
             flushed: now,
             next_worker: 0,
@@ -405,7 +408,7 @@ impl Worker {
             Mail::Positions { .. }
             | Mail::Acks(_)
             | Mail::Audit { .. }
-            | Mail::CaughtUp { .. }
+            | Mail::WaitsFor { .. }
             | Mail::Unfinished { .. } => self.after_commit.push(mail),
             Mail::Stop => {}
         }
@@ -866,7 +869,7 @@ impl Worker {
             Mail::Audit { answer } => drop(answer.send(self.host.audit())),
             Mail::Acks(ask) => self.acks.push(ask, &self.host),
             Mail::Unfinished { answer } => drop(answer.send(self.unfinished())),
-            Mail::CaughtUp { answer } => drop(answer.send(self.host.is_caught_up())),
+            Mail::WaitsFor { answer } => drop(answer.send(self.host.waits_for())),
             Mail::Watch { key, values } => {
                 let shard = self.shared.shards.of(&key);
                 self.tell_standing();
@@ -909,7 +912,15 @@ impl Worker {
         }
         let stats = self.host.stats();
         let refusing = self.host.refusing().map(str::to_owned);
-        self.shared.note(self.index, Note { commands: self.commands, host: stats, refusing });
+        let differing = self.host.differing();
+        for (of, at) in differing.difference(&self.differing) {
+            tracing::error!(
+                "site {at} has taken in changes of site {of} that do not go on from those that are known here: two copies of the \
+                 folder of site {of} have run, and what they counted differs here and there until somebody corrects it"
+            );
+        }
+        self.differing.clone_from(&differing);
+        self.shared.note(self.index, Note { commands: self.commands, host: stats, refusing, differing });
         let (metrics, before) = (&self.metrics, mem::replace(&mut self.reported, stats));
         metrics.report(&mut self.tally);
         let gauge = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);

@@ -142,3 +142,42 @@ fn a_site_that_is_an_old_copy_closes_its_other_links() {
     server.expect("counting:no,old");
     server.expect("peer3:link=down");
 }
+
+#[test]
+fn a_site_that_was_told_that_it_is_an_old_copy_counts_nothing_after_a_restart_either() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = Site::start(1, [(2, listener.local_addr().expect("bound")), (3, nobody())]);
+    assert_eq!(server.ask("INCR hits"), ":1");
+    let mut raw = Raw::accept(&listener);
+    assert!(raw.hello().is_some());
+    let text = "site 1 runs from an old copy of its folder; run `quipu restore`".to_owned();
+    raw.send(&Frame::Refused(Refused { reason: Reason::OldCopy, text }));
+    raw.closed();
+    server.expect("counting:no,site 1 runs from an old copy");
+    // Nobody can be reached who says it again.
+    drop(listener);
+    let server = server.again();
+    let answer = server.ask("INCR hits");
+    assert!(answer.starts_with("-OLDCOPY") && answer.contains("quipu restore"), "{answer}");
+    assert!(server.info().contains("counting:no,site 1 runs from an old copy"), "{}", server.info());
+    assert_eq!(server.ask("GET hits"), "1");
+}
+
+#[test]
+fn a_copy_that_was_refused_stays_refused_when_it_does_not_tell_the_run_that_was_seen_any_more() {
+    let server = Site::first();
+    drop(Raw::join(&server, 2));
+    let copy = |number| Run { number, nonce: number };
+    let refused = answer(&server, Hello { run: copy(6), earlier: Some(vec![copy(5)]), ..hello(2, 1) });
+    assert_eq!(refused.reason, Reason::OldCopy);
+    // It was started so often that its run 5 is none of the last 64.
+    let earlier = Some((36..100).map(copy).collect());
+    let refused = answer(&server, Hello { run: copy(100), earlier, ..hello(2, 1) });
+    assert_eq!(refused.reason, Reason::OldCopy, "{}", refused.text);
+    // The original goes on.
+    let earlier = Some(vec![hello(2, 1).run]);
+    let mut raw = Raw::dial(&server);
+    raw.send(&Frame::Hello(Hello { run: Run { number: 6, nonce: 60 }, earlier, ..hello(2, 1) }));
+    raw.finish_handshake();
+    assert!(raw.is_alive());
+}

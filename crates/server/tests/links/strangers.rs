@@ -1,15 +1,18 @@
 //! Somebody who has found the port of the links and knows the protocol, but does not belong to the cluster. Whatever a
 //! stranger says, nothing is counted, listed, deleted or stopped.
 
+use std::{collections::BTreeMap, net::TcpListener};
+
 use quipu_engine::{
-    Action, Command, call,
-    handoff::exchange::{self, Exchange},
+    Action, Add, Command, Council, Limits, Move, SiteId, Spread, call,
+    council::{Change, Notice, Seat},
+    handoff::exchange::{self, Exchange, Exchanged},
 };
 use quipu_server::links::{Frame, Hello, Instance, Reason, Refused};
 
 use crate::{
     relays,
-    support::{CLUSTER, Raw, Site, hello},
+    support::{CLUSTER, Raw, SHARDS, Site, hello, nobody, site},
     vectors::vector,
 };
 
@@ -124,7 +127,7 @@ fn a_refusal_names_no_folder() {
     for (hello, part) in [
         (twin.clone(), "second site with the number 2"),
         // Whoever claims to be the site itself.
-        (Hello { site: quipu_engine::SiteId { number: 1, incarnation: 0 }, ..twin }, "with the number 1"),
+        (Hello { site: site(1), ..twin }, "with the number 1"),
     ] {
         let mut raw = Raw::dial(&server);
         raw.send(&Frame::Hello(hello));
@@ -134,4 +137,160 @@ fn a_refusal_names_no_folder() {
         let mut words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
         assert!(!words.any(is_id), "{text}");
     }
+}
+
+#[test]
+fn what_anybody_may_know_of_a_folder_is_a_fingerprint() {
+    let server = Site::first();
+    let mut raw = Raw::dial(&server);
+    raw.send(&Frame::Hello(hello(2, 1)));
+    let said = raw.hello().expect("a peer is told the folder");
+    let (folder, id) = (said.instance, said.cluster_id.expect("site 1 draws it"));
+    assert_ne!(id.0, folder.0);
+    let mut relay = Raw::dial(&server);
+    let hello = Exchange { cluster: Some(CLUSTER.to_owned()), ..Exchange::default() };
+    relay.send(&Frame::Exchange(&exchange::encode(&hello)));
+    let told = relays::next(&mut relay, |frame| match frame {
+        Frame::Exchanged(body) => exchange::decode::<Exchanged>(body).expect("an answer"),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.expect("it answers").home().id, Some(id));
+    for command in ["CLUSTER MYID", "CLUSTER NODES"] {
+        let text = server.ask_as_cluster(command);
+        assert!(text.len() >= 32 && !text.contains(&folder.to_string()), "{command}: {text}");
+    }
+    for text in [server.info(), server.ask("INFO")] {
+        assert!(!text.contains(&folder.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn a_site_does_for_a_relay_only_what_relays_pass_on() {
+    let server = with_counters();
+    let limits = Limits { minimum: Some(0), maximum: None, initial: 5 };
+    let passed = Move { amount: 1, right: None, from: site(1), to: site(2), wait_ms: 0 };
+    for action in [
+        Action::Get,
+        Action::Inspect,
+        Action::Add { add: Add::of(1), operation: None },
+        Action::Reset { to: None },
+        Action::Reset { to: Some(7) },
+        Action::Create { limits, spread: Spread::Creator, wait_ms: 0 },
+        Action::Create { limits, spread: Spread::Even, wait_ms: 0 },
+        Action::Move(passed),
+    ] {
+        let mut relay = relays::join(&server);
+        let command = call::encode_command(Command { key: b"hits:0", action });
+        relay.send(&Frame::Call { number: 7, command: &command });
+        let text = relays::next(&mut relay, |frame| match frame {
+            Frame::Refused(refused) => refused.text,
+            other => panic!("{action:?}: {other:?}"),
+        });
+        assert!(text.is_some_and(|text| text.contains("nothing was done")), "{action:?}");
+    }
+    assert_eq!(server.ask("GET hits:1"), "1");
+    is_unharmed(&server);
+}
+
+fn council(number: u16) -> Council {
+    let seats: BTreeMap<SiteId, Seat> = [1, 2, 3].map(|it| (site(it), Seat::member("", ""))).into();
+    Council::first(site(number), seats).expect("a list")
+}
+
+fn removal_of(gone: u16, heir: u16) -> Change {
+    Change::Remove { sites: [site(gone)].into(), heir: site(heir), drained: false }
+}
+
+/// Site 1 is removed, as sites 2 and 3 have agreed.
+fn without_site_1() -> Vec<u8> {
+    let (mut two, mut three) = (council(2), council(3));
+    let _proposed = two.propose(removal_of(1, 2)).expect("a change");
+    let _agreed = three.receive(site(2), two.notice()).expect("heard");
+    let _heard = two.receive(site(3), three.notice()).expect("heard");
+    assert!(two.config().removed.contains_key(&site(1)));
+    two.notice().encode()
+}
+
+#[test]
+fn a_notice_is_not_believed_before_the_handshake_is_complete() {
+    let server = with_counters();
+    let mut raw = Raw::dial(&server);
+    raw.send(&Frame::Hello(hello(2, 1)));
+    assert!(raw.hello().is_some() && raw.positions().is_some());
+    raw.send(&Frame::Council(&without_site_1()));
+    raw.closed();
+    server.expect("trouble=a message for the council came before the handshake was over");
+    is_unharmed(&server);
+}
+
+#[test]
+fn a_site_that_was_removed_is_told_when_the_handshake_is_complete() {
+    let server = with_counters();
+    let mut raw = Raw::join(&server, 2);
+    raw.send(&Frame::Council(&without_site_1()));
+    raw.closed();
+    server.expect("counting:no,site 1 was removed");
+}
+
+/// The next message for the council.
+fn notice(raw: &mut Raw) -> Option<Notice> {
+    raw.next(|frame| match frame {
+        Frame::Council(bytes) => Some(Notice::decode(bytes).expect("a notice")),
+        _ => None,
+    })?
+}
+
+/// Sites 1 and 3 remove site 2.
+fn remove_2(server: &Site) {
+    let mut three = council(3);
+    let _proposed = three.propose(removal_of(2, 3)).expect("a change");
+    let mut raw = Raw::join(server, 3);
+    while !three.config().removed.contains_key(&site(2)) {
+        raw.send(&Frame::Council(&three.notice().encode()));
+        if let Some(notice) = notice(&mut raw) {
+            let _heard = three.receive(site(1), &notice).expect("heard");
+        }
+    }
+    raw.send(&Frame::Council(&three.notice().encode()));
+    server.expect("epoch:2");
+}
+
+/// After the handshake site 2 is told that it was removed, and nothing else.
+fn is_told(mut two: Raw) {
+    assert!(notice(&mut two).is_some_and(|notice| notice.config().removed.contains_key(&site(2))));
+    let refused = two.refused();
+    assert!(refused.text.contains("site 2 was removed"), "{}", refused.text);
+}
+
+#[test]
+fn a_removed_site_that_dials_is_told_when_the_handshake_is_complete() {
+    let server = with_counters();
+    remove_2(&server);
+    let mut two = Raw::dial(&server);
+    two.send(&Frame::Hello(hello(2, 1)));
+    assert!(two.hello().is_some() && two.positions().is_some());
+    two.send(&Frame::Positions(vec![0; SHARDS.into()]));
+    is_told(two);
+    assert!(server.info().contains("counting:yes"));
+}
+
+#[test]
+fn a_removed_site_is_told_where_it_was_found_when_the_handshake_is_complete() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = Site::start(1, [(2, listener.local_addr().expect("bound")), (3, nobody())]);
+    let answer = || {
+        let mut two = Raw::accept(&listener);
+        let said = two.hello().expect("who dials speaks first");
+        two.send(&Frame::Hello(hello(2, 1)));
+        two.send(&Frame::Positions(vec![0; SHARDS.into()]));
+        assert!(two.positions().is_some());
+        (said.epoch, two)
+    };
+    let (epoch, mut linked) = answer();
+    assert_eq!(epoch, 1);
+    remove_2(&server);
+    linked.closed();
+    let (epoch, told) = answer();
+    assert_eq!(epoch, 2);
+    is_told(told);
 }

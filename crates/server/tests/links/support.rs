@@ -29,7 +29,8 @@ pub(crate) fn site(number: u16) -> SiteId {
 pub(crate) struct Site {
     pub(crate) server: Server,
     pub(crate) number: u16,
-    _folder: TempDir,
+    config: Config,
+    folder: TempDir,
 }
 
 impl Site {
@@ -47,6 +48,7 @@ impl Site {
             (settings::RESP, "127.0.0.1:0".to_owned()),
             (settings::HTTP, "127.0.0.1:0".to_owned()),
             (settings::LINK, "127.0.0.1:0".to_owned()),
+            (settings::RESP_CLUSTER, "127.0.0.1:0".to_owned()),
             (settings::SITE, number.to_string()),
             (settings::PEERS, peers.join(",")),
             (settings::CLUSTER, CLUSTER.to_owned()),
@@ -56,7 +58,14 @@ impl Site {
         }
         let config = Config::new(&given).expect("good settings");
         let server = Server::start(&config).expect("it starts");
-        Self { server, number, _folder: folder }
+        Self { server, number, config, folder }
+    }
+
+    /// It is stopped and started again.
+    pub(crate) fn again(self) -> Self {
+        let Self { server, number, config, folder } = self;
+        server.stop().expect("it stops");
+        Self { server: Server::start(&config).expect("it starts"), number, config, folder }
     }
 
     /// Peers that nobody can reach: they have to dial.
@@ -70,7 +79,16 @@ impl Site {
 
     /// The answer to a command over the Redis protocol: its first line, or the text that the line announces.
     pub(crate) fn ask(&self, command: &str) -> String {
-        let stream = TcpStream::connect(self.server.resp_address().expect("an address")).expect("it listens");
+        Self::ask_at(self.server.resp_address(), command)
+    }
+
+    /// The same, of a client of Redis Cluster.
+    pub(crate) fn ask_as_cluster(&self, command: &str) -> String {
+        Self::ask_at(self.server.resp_cluster_address(), command)
+    }
+
+    fn ask_at(address: Option<SocketAddr>, command: &str) -> String {
+        let stream = TcpStream::connect(address.expect("an address")).expect("it listens");
         stream.set_read_timeout(Some(PATIENCE)).expect("a time");
         (&stream).write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
         let mut reader = BufReader::new(&stream);

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use quipu_server::links::Frame;
+use quipu_server::links::{Frame, Hello, Run};
 
 use crate::support::{Raw, Site, hello, nobody};
 
@@ -48,4 +48,21 @@ fn a_peer_that_comes_again_has_lost_its_first_link() {
     let mut second = Raw::join(&server, 2);
     first.closed();
     assert!(second.is_alive());
+}
+
+/// A copy that dials while the original has the link does not take the original's place.
+#[test]
+fn a_run_without_a_link_is_not_remembered() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let server = Site::start(1, [(2, listener.local_addr().expect("bound")), (3, nobody())]);
+    let original = answer_dial(&listener, 2, 1);
+    server.expect("peer2:link=up");
+    let mut copy = Raw::dial(&server);
+    let (run, earlier) = (Run { number: 6, nonce: 66 }, Some(vec![hello(2, 1).run]));
+    copy.send(&Frame::Hello(Hello { run, earlier, ..hello(2, 1) }));
+    copy.finish_handshake();
+    copy.closed();
+    drop(original);
+    server.expect("peer2:link=down");
+    assert!(answer_dial(&listener, 2, 1).is_alive());
 }

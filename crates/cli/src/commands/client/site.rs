@@ -289,6 +289,18 @@ fn list(server: &Server) -> Result<(), Failure> {
     for draining in elements(&cluster["draining"]) {
         say(what_is_open(draining))?;
     }
+    for why in elements(&cluster["waits_for"]) {
+        say(format_args!("site {} joins and waits: {}", text(&cluster["site"]), text(why)))?;
+    }
+    for pair in elements(&cluster["differing"]) {
+        say(format_args!(
+            "differing: two copies of the folder of site {of} have run, and site {at} has changes of the other one than site \
+             {own}; their counts differ until somebody corrects them",
+            of = text(&pair[0]),
+            at = text(&pair[1]),
+            own = text(&cluster["site"]),
+        ))?;
+    }
     for pair in elements(&cluster["removed"]) {
         say(format_args!("{:<8} removed; its heir is site {}", text(&pair[0]), text(&pair[1])))?;
     }

@@ -28,6 +28,11 @@ fn refusal(hello: &Hello, seen: Option<Seen>) -> String {
     rejection.to_string()
 }
 
+/// What is remembered of site 2.
+fn seen(number: u64, nonce: u64) -> Seen {
+    Seen { instance: Instance([2; 16]), run: Run { number, nonce }, contested: false }
+}
+
 /// What site 2 says to site 1.
 fn hello() -> Hello {
     identity(TWO, 2).hello(1, &membership(&[SiteId::FIRST, TWO]), None)
@@ -37,12 +42,12 @@ fn hello() -> Hello {
 fn a_member_of_the_same_cluster_is_a_peer() {
     let own = identity(SiteId::FIRST, 1);
     let members = membership(&[SiteId::FIRST, TWO]);
-    let seen = own.check(&hello(), &members, None, None).expect("a peer");
-    assert_eq!(seen, Seen { instance: Instance([2; 16]), run: Run { number: 5, nonce: 77 } });
+    let first = own.check(&hello(), &members, None, None).expect("a peer");
+    assert_eq!(first, seen(5, 77));
     // Again in the same run, and in a later one.
-    assert_eq!(own.check(&hello(), &members, None, Some(&seen)), Ok(seen));
+    assert_eq!(own.check(&hello(), &members, None, Some(&first)), Ok(first));
     let later = Hello { run: Run { number: 6, nonce: 1 }, earlier: Some(vec![hello().run]), ..hello() };
-    assert!(own.check(&later, &members, None, Some(&seen)).is_ok());
+    assert!(own.check(&later, &members, None, Some(&first)).is_ok());
 }
 
 #[test]
@@ -92,7 +97,7 @@ fn a_removed_site_is_refused_and_one_that_is_behind_is_not() {
 
 #[test]
 fn another_folder_under_the_same_number_is_refused() {
-    let seen = Seen { instance: Instance([9; 16]), run: Run { number: 1, nonce: 1 } };
+    let seen = Seen { instance: Instance([9; 16]), ..seen(1, 1) };
     let text = refusal(&hello(), Some(seen));
     assert!(text.contains("second site with the number 2"), "{text}");
     // Whoever knows a folder can pass for its site.
@@ -101,7 +106,6 @@ fn another_folder_under_the_same_number_is_refused() {
 
 #[test]
 fn a_run_that_lies_in_the_past_is_an_old_copy() {
-    let seen = |number, nonce| Seen { instance: Instance([2; 16]), run: Run { number, nonce } };
     let own = identity(SiteId::FIRST, 1);
     let members = membership(&[SiteId::FIRST, TWO]);
     for seen in [seen(6, 77), seen(5, 78)] {
@@ -116,12 +120,26 @@ fn a_run_that_lies_in_the_past_is_an_old_copy() {
     assert!(own.check(&untold, &members, None, Some(&seen(4, 1))).is_ok());
 }
 
+#[test]
+fn where_a_run_was_refused_only_one_that_tells_the_run_that_was_seen_goes_on() {
+    let (own, members) = (identity(SiteId::FIRST, 1), membership(&[SiteId::FIRST, TWO]));
+    let contested = |number, nonce| Seen { contested: true, ..seen(number, nonce) };
+    // Older than all that it tells.
+    let rejection = own.check(&hello(), &members, None, Some(&contested(2, 1))).expect_err("a copy");
+    assert_eq!(rejection, Rejection::OtherRun { site: TWO, own: SiteId::FIRST, known: 2 });
+    // The original goes on, and it stays known that there is a copy.
+    assert_eq!(own.check(&hello(), &members, None, Some(&contested(4, 76))), Ok(contested(5, 77)));
+    // A site on a database tells no runs.
+    let untold = Hello { earlier: None, ..hello() };
+    assert!(own.check(&untold, &members, None, Some(&contested(4, 1))).is_ok());
+}
+
 /// A folder and its copy are both started, and restarted until its runs have higher numbers than those that were seen.
 #[test]
 fn a_later_run_of_a_folder_that_has_not_had_the_one_that_was_seen_is_beside_a_copy() {
     let (own, members) = (identity(SiteId::FIRST, 1), membership(&[SiteId::FIRST, TWO]));
     for number in [3, 4] {
-        let seen = Seen { instance: Instance([2; 16]), run: Run { number, nonce: 1 } };
+        let seen = seen(number, 1);
         let rejection = own.check(&hello(), &members, None, Some(&seen)).expect_err("a copy");
         assert_eq!(rejection, Rejection::OtherRun { site: TWO, own: SiteId::FIRST, known: number });
         assert_eq!(rejection.refused().reason, Reason::OldCopy);

@@ -135,7 +135,11 @@ fn flags_that_contradict_the_folder_are_refused_with_what_to_do() {
 #[test]
 fn peers_and_the_council_are_remembered() {
     let folder = TempDir::new().expect("a folder");
-    let seen = |number| Seen { instance: Instance([7; 16]), run: Run { number, nonce: number } };
+    let seen = |number| Seen {
+        instance: Instance([7; 16]),
+        run: Run { number, nonce: number },
+        contested: number > 2,
+    };
     let opened = open(&folder, &[]).expect("new");
     assert_eq!(opened.seen(site(2)).expect("readable"), None);
     for number in [1, 1, 2, 3] {
@@ -212,4 +216,20 @@ fn a_relay_draws_its_name_once_and_every_start_is_another_opening() {
     let site = TempDir::new().expect("a folder");
     assert_eq!(open(&site, &[]).expect("new").relay(), None);
     assert!(matches!(open(&site, given), Err(FolderError::IsSite { site: SiteId::FIRST })));
+}
+
+#[test]
+fn a_folder_that_is_an_old_copy_stays_one_until_it_was_restored() {
+    let folder = TempDir::new().expect("a folder");
+    let opened = open(&folder, &[]).expect("new");
+    assert_eq!(opened.old_copy().expect("readable"), None);
+    opened.store_old_copy("it is old; run `quipu restore`").expect("stored");
+    drop(opened);
+    let again = open(&folder, &[]).expect("known").old_copy().expect("readable");
+    assert_eq!(again.as_deref(), Some("it is old; run `quipu restore`"));
+    let embedded = Embedded::open(folder.path(), LogConfig::default()).expect("a store");
+    let plan = Plan::begin(embedded.table(), None).expect("a copy");
+    plan.finish(&plan.council.restored(plan.new).expect("a council")).expect("stored");
+    drop((plan, embedded));
+    assert_eq!(open(&folder, &[]).expect("restored").old_copy().expect("readable"), None);
 }
