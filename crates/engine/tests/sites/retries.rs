@@ -104,6 +104,13 @@ fn a_command_that_waited_counts_when_its_site_has_asked_whether_it_may() {
     let reply = world.answer(0, ticket).expect("its time is up");
     assert!(matches!(reply, Reply::Refused(Refusal::NotStored(_))), "{reply:?}");
     assert_eq!(world.get(0, b"b"), Some(11));
+    let (mut world, ticket) = waiting(Some(Rule::ResumedAsNew));
+    world.set_counting(0, paused());
+    world.pass(2_000);
+    assert!(
+        matches!(world.answer(0, ticket), Some(Reply::Added(_))),
+        "the wrong variant counts before it has asked"
+    );
 }
 
 /// What a site that must stop says of a command that another site has been asked for, and what that one has done.
