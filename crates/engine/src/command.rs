@@ -6,6 +6,7 @@ use quipu_crdt::{Pn, bounded::Right};
 use crate::{
     SiteId,
     handoff::{Adoption, Answer, Estate, Name, Visit},
+    operations::{OperationHash, made_ms},
 };
 
 /// A command on one key. Keys have 1 to [`KEY_BYTES_MAX`](crate::KEY_BYTES_MAX) bytes.
@@ -123,10 +124,29 @@ pub struct OperationId<'a> {
     pub id: &'a [u8],
 }
 
+/// The length of [`OperationId::stored_since`].
+pub const STORED_SINCE_BYTES: usize = 16 + 36;
+
 impl<'a> OperationId<'a> {
     /// An operation of which only what is stored of its id is known. No client has an empty name.
     pub fn stored(id: &'a [u8; 16]) -> Self {
         Self { producer: b"", id }
+    }
+
+    /// The same, with a time: what is stored of the id, and after it a UUID of version 7 in its usual form. It is remembered and
+    /// refused as an id is that tells that time.
+    pub fn stored_since(id: &'a [u8; STORED_SINCE_BYTES]) -> Self {
+        Self { producer: b"", id }
+    }
+
+    /// When it was made, in milliseconds since 1970, if the id is a UUID of version 7 in its usual form.
+    pub fn made_ms(self) -> Option<u64> {
+        made_ms(self)
+    }
+
+    /// What is stored of this id under a key.
+    pub fn to_stored(self, key: &[u8]) -> [u8; 16] {
+        OperationHash::of(key, self).to_bytes()
     }
 }
 

@@ -30,7 +30,7 @@ listed!(Rule,
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
-    TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots
+    TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

@@ -30,7 +30,7 @@ mod slot;
 
 pub use command::{
     Action, Add, Added, Beyond, BoundedView, Command, Inspection, Limits, Move, OperationId, Outcome,
-    OwnedCommand, Refusal, Reply, SiteView, Spread,
+    OwnedCommand, Refusal, Reply, STORED_SINCE_BYTES, SiteView, Spread,
 };
 pub use council::Council;
 pub use host::{

@@ -16,7 +16,8 @@ use quipu_storage::{Row, Slice, Write};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::{
-    Added, Moment, OperationId, Refusal, Rule, Rules, Settings, SiteId, Window, WindowMode,
+    Added, Moment, OperationId, Refusal, Rule, Rules, STORED_SINCE_BYTES, Settings, SiteId, Window,
+    WindowMode,
     gate::Gate,
     record::{decode_row, encode_row},
 };
@@ -37,8 +38,8 @@ pub(crate) struct OperationHash(u128);
 
 impl OperationHash {
     pub(crate) fn of(key: &[u8], operation: OperationId<'_>) -> Self {
-        if let (b"", Ok(bytes)) = (operation.producer, operation.id.try_into()) {
-            return Self(u128::from_be_bytes(bytes));
+        if let Some((stored, _)) = stored_id(operation) {
+            return Self(u128::from_be_bytes(*stored));
         }
         let mut hash = Xxh3::new();
         for part in [key, operation.producer, operation.id] {
@@ -314,7 +315,7 @@ impl Operations {
     }
 
     /// The runs in which the operation must be looked for before it is admitted.
-    pub(crate) fn where_to_look(&self, hash: OperationHash, id: &[u8], mode: WindowMode) -> &[Run] {
+    pub(crate) fn where_to_look(&self, hash: OperationHash, id: OperationId<'_>, mode: WindowMode) -> &[Run] {
         let known = || self.recalled.contains_key(&hash) || self.find(hash).is_some();
         if mode == WindowMode::Filter || self.runs.is_empty() || known() {
             return &[];
@@ -338,7 +339,7 @@ impl Operations {
     pub(crate) fn admit(
         &mut self,
         hash: OperationHash,
-        id: &[u8],
+        id: OperationId<'_>,
         amount: i64,
         now: Moment,
     ) -> Result<Admitted, Refusal> {
@@ -364,7 +365,7 @@ impl Operations {
     }
 
     /// Until when an operation that comes now is remembered.
-    pub(crate) fn expiry(&self, id: &[u8], now: Moment) -> Result<u64, Refusal> {
+    pub(crate) fn expiry(&self, id: OperationId<'_>, now: Moment) -> Result<u64, Refusal> {
         let window_ms = self.window.length_ms;
         let Some(made_ms) = made_ms(id) else { return Ok(now.elapsed_ms + window_ms) };
         let (age_ms, ahead_ms) = (now.unix_ms.saturating_sub(made_ms), made_ms.saturating_sub(now.unix_ms));
@@ -380,14 +381,14 @@ impl Operations {
     }
 
     /// May an id that is not known have been forgotten?
-    fn is_forgotten(&self, id: &[u8]) -> bool {
+    fn is_forgotten(&self, id: OperationId<'_>) -> bool {
         let keeps = self.rules.keep(Rule::ForgottenStayRefused) && self.rules.keep(Rule::OldIdsAreRefused);
         let forgotten_ms = self.forgotten_ms.filter(|_| keeps);
         forgotten_ms.is_some_and(|forgotten_ms| made_ms(id).is_some_and(|made_ms| made_ms <= forgotten_ms))
     }
 
     /// It is at least that old, though the clock may have been set back.
-    fn too_old(&self, id: &[u8], now: Moment) -> Refusal {
+    fn too_old(&self, id: OperationId<'_>, now: Moment) -> Refusal {
         let window_ms = self.window.length_ms;
         let age_ms = made_ms(id).map_or(0, |made_ms| now.unix_ms.saturating_sub(made_ms));
         Refusal::TooOld { age_ms: age_ms.max(window_ms + 1), window_ms }
@@ -447,7 +448,13 @@ impl Operations {
     }
 
     /// What became of an operation. Everything that [`Self::where_to_look`] names has been looked up.
-    pub(crate) fn outcome(&self, hash: OperationHash, id: &[u8], now: Moment, own: SiteId) -> crate::Outcome {
+    pub(crate) fn outcome(
+        &self,
+        hash: OperationHash,
+        id: OperationId<'_>,
+        now: Moment,
+        own: SiteId,
+    ) -> crate::Outcome {
         match self.find(hash) {
             Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer(own) }),
             None if self.is_forgotten(id) => crate::Outcome::TooOld,
@@ -579,8 +586,15 @@ pub(crate) fn slice_of(expires_ms: u64) -> Slice {
     Slice(u32::try_from(expires_ms / SLICE_MS).unwrap_or(u32::MAX - 1) + 1)
 }
 
-/// When an id was made, if it is a UUID of version 7 in its usual form.
-pub(crate) fn made_ms(id: &[u8]) -> Option<u64> {
+/// An operation of which only what is stored of its id is known: that, and what tells its time.
+fn stored_id(operation: OperationId<'_>) -> Option<(&[u8; 16], &[u8])> {
+    let is_stored = matches!(operation.id.len(), 16 | STORED_SINCE_BYTES);
+    operation.id.split_first_chunk().filter(|_| operation.producer.is_empty() && is_stored)
+}
+
+/// When an operation was made, if its id is a UUID of version 7 in its usual form.
+pub(crate) fn made_ms(operation: OperationId<'_>) -> Option<u64> {
+    let id = stored_id(operation).map_or(operation.id, |(_, time)| time);
     let is_form = id.len() == 36
         && id.iter().enumerate().all(|(at, byte)| match at {
             8 | 13 | 18 | 23 => *byte == b'-',
@@ -601,6 +615,7 @@ mod tests {
 
     #[test]
     fn a_uuid_of_version_7_tells_its_time() {
+        let made_ms = |id: &[u8]| made_ms(OperationId { producer: b"p", id });
         assert_eq!(made_ms(b"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"), Some(0x017f_22e2_79b0));
         for other in [
             "017f22e2-79b0-4cc3-98c4-dc0c0c07398f",
@@ -611,6 +626,23 @@ mod tests {
         ] {
             assert_eq!(made_ms(other.as_bytes()), None, "{other}");
         }
+    }
+
+    #[test]
+    fn what_is_stored_of_an_id_may_tell_a_time() {
+        let named = OperationId { producer: b"p", id: b"x" };
+        let stored = named.to_stored(b"k");
+        let since = [&stored[..], b"017f22e2-79b0-7cc3-98c4-dc0c0c07398f"].concat();
+        let since = OperationId::stored_since(since[..].try_into().unwrap());
+        for (operation, time) in
+            [(named, None), (OperationId::stored(&stored), None), (since, Some(0x017f_22e2_79b0))]
+        {
+            assert_eq!(OperationHash::of(b"k", operation).to_bytes(), stored);
+            assert_eq!(made_ms(operation), time);
+        }
+        let of_client = OperationId { producer: b"p", id: since.id };
+        assert_ne!(OperationHash::of(b"k", of_client).to_bytes(), stored);
+        assert_eq!(made_ms(of_client), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::{
     handoff::{ClosedChange, Handed, Name},
     links::Runs,
     operations::{Operation, SLICE_MS, slice_of},
+    shard::StoredFindings,
 };
 
 /// The format of records, rows and the summary.
@@ -81,6 +82,9 @@ pub(crate) struct Summary {
     /// What was undone when this became another incarnation of its site.
     #[n(10)]
     pub(crate) undone: Option<Undone>,
+    /// Operations that were not counted exactly once.
+    #[n(11)]
+    pub(crate) findings: Option<StoredFindings>,
 }
 
 /// The end of a stream that nobody else has heard of. What comes there is another site's word.

@@ -80,6 +80,11 @@ pub enum Rule {
     /// A command that waited is resumed like a new one, with a look at stored ids. *Without:* with what is in
     /// memory, and a change of membership does not wake it.
     ResumedAsNew,
+    /// A creation, or a move of rights, that waits when its site must not count any more is told to be in doubt. *Without:* it
+    /// is told that nothing was done, although other sites may have done it.
+    StoppedIsInDoubt,
+    /// What rows have witnessed once stays in the books. *Without:* as long as they witness it.
+    FindingsStay,
     /// A row arrives with the unsettled ids that it includes. *Without:* the ids of other sites come by their own streams.
     IdsWithRows,
     /// An attempt that counted nothing is no outcome. *Without:* it is remembered, and may win against a count.

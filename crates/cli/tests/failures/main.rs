@@ -55,6 +55,10 @@ fn main() -> ExitCode {
         .test("chaos_checks_find_a_lost_add", chaos::teeth::a_lost_add_is_found)
         .test("chaos_checks_find_a_double_count", chaos::teeth::a_double_count_is_found)
         .test("chaos_checks_find_an_outcome_that_changes", chaos::teeth::an_outcome_that_changes_is_found)
+        .test(
+            "chaos_checks_find_an_outcome_of_nothing",
+            chaos::teeth::an_attempt_that_counted_nothing_is_no_outcome,
+        )
         .test("chaos_checks_find_a_crossed_bound", chaos::teeth::a_crossed_bound_is_found)
         .test("chaos_checks_find_a_value_that_goes_back", chaos::teeth::a_value_that_goes_back_is_found)
         .test("chaos_checks_find_sites_that_differ", chaos::teeth::sites_that_differ_are_found)

@@ -1,7 +1,7 @@
 //! Programs with the crate `quipu-edge` whose server is a relay, and a site that leaves while one of them hands over.
 
 use std::{
-    process::{Child, Command, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::Duration,
 };
 
@@ -70,6 +70,41 @@ fn a_program_goes_from_a_relay_to_a_site_and_back() {
     parent.wait_for("hits", 10);
     wait("nothing is left", || keeps(&relay).is_empty() && keeps(parent.running()).is_empty());
     stays_so(Duration::from_secs(1), || parent.value("hits") == 10);
+    relay.stop();
+}
+
+fn edge_value(folder: &tempfile::TempDir, args: &str, relay: &Running) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quipu"));
+    command.args(["edge", "value", "--servers", &url(relay)]).args(args.split_whitespace());
+    command.arg("--state").arg(folder.path().join("state.quipu")).env_clear();
+    command.output().expect("it runs")
+}
+
+#[test]
+fn the_first_question_for_a_counter_waits_for_what_the_relay_asks_its_site() {
+    let mut parent = Parent::start();
+    let site = relay(&[&parent], "");
+    let relay = site.start();
+    wait_for_info(&relay, "replication", "link=up");
+    parent.running().client().call("INCRBY hits 100");
+    parent.running().client().call("INCRBY other 20");
+    let folder = tempfile::tempdir().expect("a folder");
+    let edge = Program::open(folder.path().join("state.quipu"), [url(&relay)]).expect("it opens");
+    edge.add("hits", 1).expect("it is counted");
+    edge.flush(PATIENCE).expect("a relay takes it");
+    drop(edge);
+    let output = edge_value(&folder, "hits other --deadline 60s", &relay);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "hits\t101\nother\t20\n");
+
+    // A relay that cannot ask is not waited for longer than that.
+    parent.kill();
+    relay.stop();
+    let relay = site.start();
+    let output = edge_value(&folder, "new --deadline 1s", &relay);
+    assert_eq!(output.status.code(), Some(2));
+    let why = String::from_utf8_lossy(&output.stderr);
+    assert!(why.contains("no server has told what others have counted of new"), "{why}");
     relay.stop();
 }
 

@@ -71,6 +71,15 @@ fn what_an_old_copy_has_acknowledged_is_imported_once_and_nothing_differs() {
     cluster.agree("other", 3);
     let again = file.with_file_name("again.jsonl");
     fs::copy(&file, &again).expect("copied");
+    // Of a host whose clock is far ahead.
+    let ahead = file.with_file_name("ahead.jsonl");
+    let text = fs::read_to_string(&file).expect("text");
+    let begun = r#"{"begun":"0fffffff-ffff-7000-8000-000000000000","#;
+    fs::write(&ahead, text.replacen('{', begun, 1)).expect("written");
+    let output = quipu(&format!("import {} --server http://{}", ahead.display(), cluster.running(1).http));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("in the future, by this server's clock"), "{said}");
+    cluster.agree("x", 1);
     let said = import(&cluster, 1, &file.display().to_string());
     assert!(said.contains("20 amounts now, 1 before"), "{said}");
     cluster.agree("x", 20);

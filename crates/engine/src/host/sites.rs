@@ -266,7 +266,7 @@ fn try_again<T: Table>(table: &T, running: &mut Running, counting: &Counting, no
     for waiter in running.shard.take_waiting() {
         let ready = match counting {
             Counting::Ended(refusal) if as_new => {
-                running.shard.refuse(&waiter, refusal.clone());
+                running.shard.stop_waiting(&waiter, refusal.clone());
                 continue;
             }
             Counting::Paused(refusal) if as_new => Err(refusal.clone()),

@@ -10,16 +10,13 @@ use quipu_crdt::{
 
 use super::{Shard, tally};
 use crate::{
-    Moment, SiteId, Unfinished, WaitsFor,
+    Moment, Rule, SiteId, Unfinished, WaitsFor,
     counter::Counter,
     counters::Index,
     entry::{Entry, What},
     handoff::HandoffStats,
     operations::OperationHash,
 };
-
-/// So many counters of a shard are named.
-const SUSPICIOUS_MAX: usize = 100;
 
 /// What was counted at this site and why, and what is known of the others. Totals are modulo 2^64.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -39,9 +36,12 @@ pub struct ShardAudit {
     /// This site and the others.
     #[n(4)]
     pub sites: Vec<SiteAudit>,
-    /// Counters whose rows, as they are known here, witness that an operation was not counted exactly once.
+    /// Operations of which rows have witnessed here, at some time, that they were not counted exactly once.
     #[n(5)]
     pub suspicious: Option<Vec<Suspicious>>,
+    /// How many there are besides those that are named.
+    #[n(6)]
+    pub suspicious_further: Option<u64>,
 }
 
 /// A counter on which an operation was not counted exactly once.
@@ -66,9 +66,10 @@ pub enum Suspicion {
     Lost(#[n(0)] SiteId),
 }
 
-/// What the rows of a counter tell of an operation that was not counted exactly once, if there is one. While operations
-/// are not settled, one that two sites have counted is found too. An id that is used again after the window is none.
-fn suspicion(bounded: &Bounded<SiteId>, window_s: u64) -> Option<Suspicion> {
+/// What the rows of a counter tell of operations that were not counted exactly once. While operations are not settled,
+/// those that two sites have counted are found too. An id that is used again after the window is none.
+fn suspicions(bounded: &Bounded<SiteId>, window_s: u64) -> Vec<(u64, Suspicion)> {
+    let mut found = Vec::new();
     let mut counts: BTreeMap<u64, Vec<(SiteId, u64)>> = BTreeMap::new();
     let mut taken_back: BTreeMap<u64, usize> = BTreeMap::new();
     for (site, row) in bounded.rows() {
@@ -76,17 +77,19 @@ fn suspicion(bounded: &Bounded<SiteId>, window_s: u64) -> Option<Suspicion> {
             match fate {
                 Fate::Counts => counts.entry(*id).or_default().push((*site, *at_s)),
                 Fate::TakenBack => *taken_back.entry(*id).or_default() += 1,
-                Fate::Lost => return Some(Suspicion::Lost(*site)),
+                Fate::Lost => found.push((*id, Suspicion::Lost(*site))),
             }
         }
     }
-    let mut twice = counts.into_iter().filter_map(|(id, mut counts)| {
-        let newest_s = counts.iter().map(|(_, at_s)| *at_s).max()?;
+    for (id, mut counts) in counts {
+        let newest_s = counts.iter().map(|(_, at_s)| *at_s).max().unwrap_or(0);
         counts.retain(|(_, at_s)| newest_s - at_s < window_s);
         let expected = 1 + taken_back.get(&id).copied().unwrap_or(0);
-        (counts.len() > expected).then(|| counts.into_iter().map(|(site, _)| site).collect())
-    });
-    twice.next().map(Suspicion::Twice)
+        if counts.len() > expected {
+            found.push((id, Suspicion::Twice(counts.into_iter().map(|(site, _)| site).collect())));
+        }
+    }
+    found
 }
 
 /// What is known of one site.
@@ -129,7 +132,8 @@ impl Shard {
         let Some(index) = self.counters.find(key) else { return };
         if is_lost && !matches!(self.counters.get(index).counter, Some(Counter::Bounded(_))) {
             // Its rows witness nothing.
-            self.suspects.insert(key.into(), Suspicion::Lost(self.settings.site));
+            let lost = Suspicion::Lost(self.settings.site);
+            self.findings.note(key, hash.half(), lost, self.summary.time_ms);
             return;
         }
         let id = hash.half();
@@ -148,15 +152,37 @@ impl Shard {
         });
     }
 
+    /// What the rows of the counters witness that the batch has changed goes with it.
+    pub(super) fn note_suspects(&mut self) {
+        for at in 0..self.touched.len() {
+            self.note_suspect(self.touched[at]);
+        }
+        self.summary.findings = self.findings.stored();
+    }
+
     /// A counter has changed, or has been read: do its rows witness that something is wrong?
     pub(super) fn note_suspect(&mut self, index: Index) {
         let entry = self.counters.get(index);
         let Some(Counter::Bounded(bounded)) = &entry.counter else { return };
-        match suspicion(bounded, self.settings.window.length_ms() / 1_000) {
-            Some(suspicion) => _ = self.suspects.insert(entry.key.clone(), suspicion),
-            None if self.suspects.is_empty() => {}
-            None => _ = self.suspects.remove(&entry.key),
+        if !self.settings.rules.keep(Rule::FindingsStay) {
+            self.findings.forget(&entry.key);
         }
+        for (id, mut suspicion) in suspicions(bounded, self.settings.window.length_ms() / 1_000) {
+            if let Suspicion::Twice(sites) = &mut suspicion {
+                sites.retain(|site| !self.is_taken_back(&entry.key, id, *site));
+                if sites.len() < 2 {
+                    continue;
+                }
+            }
+            self.findings.note(&entry.key, id, suspicion, self.summary.time_ms);
+        }
+    }
+
+    /// Has an entry arrived by which a site's count of an operation is taken back? Its row may come later.
+    fn is_taken_back(&self, key: &[u8], id: u64, of: SiteId) -> bool {
+        let mut entries = self.links.origins.values().flat_map(|origin| origin.entries_of(key, 0));
+        entries
+            .any(|entry| entry.hash.half() == id && matches!(&entry.what, What::Cancelled(it) if it.of == of))
     }
 
     /// What this site has counted in all.
@@ -177,13 +203,15 @@ impl Shard {
             settled: origin.settled,
             open: self.open_of(*site),
         });
+        let (suspicious, suspicious_further) = self.findings.told();
         ShardAudit {
             shard,
             issued: books.issued,
             set: books.set,
             cancelled: books.cancelled,
             sites: sites.collect(),
-            suspicious: (!self.suspects.is_empty()).then(|| self.suspicious()),
+            suspicious,
+            suspicious_further,
         }
     }
 
@@ -197,12 +225,6 @@ impl Shard {
             What::Counted(_) | What::Cancelled(_) => true,
         };
         origin.open.values().filter(waits).count() as u64
-    }
-
-    /// As many as one needs to find out more.
-    fn suspicious(&self) -> Vec<Suspicious> {
-        let suspects = self.suspects.iter().take(SUSPICIOUS_MAX);
-        suspects.map(|(key, what)| Suspicious { key: key.to_vec(), what: what.clone() }).collect()
     }
 
     /// The number of the last own change.

@@ -61,7 +61,7 @@ impl Shard {
     ) -> Result<Option<Added>, Refusal> {
         let hash = self.hash_of(key, id);
         let own = self.settings.site;
-        self.operations.expiry(id.id, now)?;
+        self.operations.expiry(id, now)?;
         // What is settled goes first: others are taken back then, whether or not that is known here.
         if let Some((site, count)) = self.known(hash).filter(|_| !self.operations.knows(hash)) {
             reached(Branch::RepeatUnsettled);
@@ -69,7 +69,7 @@ impl Shard {
         }
         // Who counts it is settled, and may be forgotten; that it was counted twice is not.
         let taken_back = self.links.counts(hash).first().copied();
-        match self.operations.admit(hash, id.id, add.amount, now)? {
+        match self.operations.admit(hash, id, add.amount, now)? {
             Admitted::Repeat(counted) => Ok(Some(counted.answer(own))),
             Admitted::Presumed => {
                 reached(Branch::RepeatPresumed);
@@ -96,7 +96,7 @@ impl Shard {
                     return Ok(Some(added));
                 }
                 if self.links.is_alone() {
-                    let made_ms = made_ms(id.id);
+                    let made_ms = made_ms(id);
                     let counted = Counted {
                         amount: add.amount,
                         applied,
@@ -108,7 +108,7 @@ impl Shard {
                     self.remember(Operation { hash, counted }, now);
                 } else {
                     let end = self.total(key, own, applied);
-                    let made_ms = made_ms(id.id);
+                    let made_ms = made_ms(id);
                     self.log(
                         hash,
                         key,
@@ -195,6 +195,9 @@ impl Shard {
     /// Keeps an entry of any site's log, durably, until it is settled.
     pub(super) fn keep(&mut self, site: SiteId, entry: Entry) {
         self.record_bytes += entry.bytes();
+        if let What::Cancelled(Cancellation { of, .. }) = &entry.what {
+            self.findings.taken_back(entry.hash.half(), *of);
+        }
         self.links.insert(site, entry.clone());
         self.logged.push(Logged { site, entry });
         self.entries_unsaved = true;
@@ -306,7 +309,7 @@ impl Shard {
     pub(super) fn outcome(&self, key: &[u8], id: OperationId<'_>, now: Moment) -> Outcome {
         let hash = self.hash_of(key, id);
         let own = self.settings.site;
-        let settled = self.operations.outcome(hash, id.id, now, own);
+        let settled = self.operations.outcome(hash, id, now, own);
         let keeper = self.known(hash);
         if self.links.count_of(hash, own).is_some()
             && let Some(kept_by) = self.links.kept_by(hash).filter(|_| self.links.is_cancelled(hash, own))
@@ -467,6 +470,7 @@ impl Shard {
         };
         if is_cancelled {
             reached(Branch::CancelledRetires);
+            self.findings.taken_back(entry.hash.half(), site);
             return;
         }
         let Count { amount, applied, value, made_ms, .. } = count;

@@ -2,7 +2,7 @@
 
 use quipu_storage::Page;
 
-use super::{ListFrom, Shard, Unreadable, listing::Seen};
+use super::{ListFrom, Shard, Unreadable, findings::Findings, listing::Seen};
 use crate::{
     Rule, SiteId,
     counter::Counter,
@@ -83,6 +83,8 @@ impl Shard {
         self.links.origins.values_mut().for_each(|origin| origin.is_told = false);
         self.links.origins.insert(new, Origin::at(self.summary.changes));
         self.summary.books = Some(Books::default());
+        // Peers have theirs, and have heard what was taken back since this copy was made.
+        self.findings = Findings::default();
         self.incarnation = Some(new);
         self.moved = true;
         stored.into_iter().map(|number| Logged::row_key(old, number)).collect()

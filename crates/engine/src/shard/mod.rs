@@ -8,6 +8,7 @@ mod ahead;
 mod audit;
 mod closed;
 mod creation;
+mod findings;
 #[cfg(feature = "testing")]
 mod fingerprint;
 mod handoff;
@@ -33,13 +34,14 @@ use std::{
 use quipu_crdt::Pn;
 use quipu_storage::{Position, Row, Slice, Write};
 
+pub(crate) use self::findings::StoredFindings;
 pub use self::{
     audit::{ShardAudit, SiteAudit, Suspicion, Suspicious},
     listing::Listing,
     unheard::Uncounted,
 };
+use self::{findings::Findings, passing::Passing, rights::Waiting, room::Room, transient::Pending};
 pub(crate) use self::{listing::ListFrom, sweep::SweepWanted};
-use self::{passing::Passing, rights::Waiting, room::Room, transient::Pending};
 use crate::{
     Action, Add, Added, BoundedView, Command, Inspection, KEY_BYTES_MAX, Membership, Moment, Refusal, Reply,
     Rule, Rules, Settings, SiteId, SiteView, WindowMode,
@@ -171,8 +173,7 @@ pub struct Shard {
     /// Counters that the checkpoint under way writes and that the table may not list yet, in the order of their keys.
     fresh_saving: Vec<Index>,
     watched: BTreeSet<Box<[u8]>>,
-    /// Counters whose rows witness that an operation was not counted exactly once.
-    suspects: BTreeMap<Box<[u8]>, Suspicion>,
+    findings: Findings,
 }
 
 impl Shard {
@@ -209,6 +210,7 @@ impl Shard {
             has_old_notes: true,
             counters: Counters::new(settings.seed),
             operations: Operations::new(&settings, stored.runs, stored.summary.forgotten_ms, now_ms),
+            findings: Findings::new(stored.summary.findings.clone()),
             complete: stored.is_empty,
             summary: stored.summary,
             outputs: Outputs::default(),
@@ -220,7 +222,6 @@ impl Shard {
             unsaved_sorted: 0,
             fresh_saving: Vec::new(),
             watched: BTreeSet::new(),
-            suspects: BTreeMap::new(),
         };
         let records: Vec<&[u8]> = records.collect();
         let (undone, is_in_log) = shard.undoing(&records)?;
@@ -303,7 +304,6 @@ impl Shard {
             });
             self.list_unsaved(index);
             self.note_parked(index);
-            self.note_suspect(index);
         }
         if !self.links.is_alone() {
             own.sort_unstable_by_key(|changed| changed.number);
@@ -328,6 +328,7 @@ impl Shard {
         }
         self.operations.forget_until(contents.summary.forgotten_ms);
         self.summary = contents.summary;
+        self.findings = Findings::new(self.summary.findings.clone());
         // A checkpoint may have come after the record.
         self.summary.changes = self.summary.changes.max(changes);
         self.summary.slice_max = self.summary.slice_max.max(slice_max);
@@ -402,7 +403,7 @@ impl Shard {
             _ => return None,
         };
         let hash = OperationHash::of(command.key, id);
-        let runs = self.operations.where_to_look(hash, id.id, mode);
+        let runs = self.operations.where_to_look(hash, id, mode);
         (!runs.is_empty()).then(|| (hash, runs.to_vec()))
     }
 
@@ -684,6 +685,7 @@ impl Shard {
         self.summary.site = self.written_by();
         self.links.restless = true;
         self.moved = false;
+        self.note_suspects();
         let before = self.counters.take_noted();
         let counters = &self.counters;
         let changes = self.touched.iter().map(|index| {
@@ -699,7 +701,6 @@ impl Shard {
         let rows = rows + closed.map_or(0, |closed| closed.len());
         for index in mem::take(&mut self.touched) {
             self.counters.flag(index, |flags| flags.touched = false);
-            self.note_suspect(index);
             if !self.watched.is_empty() {
                 let entry = self.counters.get(index);
                 if self.watched.contains(&entry.key) {
@@ -775,6 +776,7 @@ impl Shard {
         self.summary.forgotten_ms = self.operations.forgotten_ms();
         self.summary.streams = self.links.streams();
         self.summary.site = self.written_by();
+        self.summary.findings = self.findings.stored();
         let row = Row { version: self.summary.changes, bytes: record::encode_row(&self.summary) };
         writes.push(Write { slice: Slice::KEPT, key: record::SUMMARY_KEY.to_vec(), row });
         Some(writes)
@@ -839,6 +841,7 @@ impl Shard {
             self.moved = true;
         }
         self.waiting.expire(now_ms);
+        self.findings.expire(now_ms);
         let floor = self.operations.tick(now_ms);
         self.moved |= self.operations.dropped_ms() > self.summary.forgotten_ms;
         floor

@@ -297,8 +297,22 @@ impl Shard {
     }
 
     /// A command that has waited is not done.
-    pub(crate) fn refuse(&mut self, waiter: &Waiter, refusal: Refusal) {
+    fn refuse(&mut self, waiter: &Waiter, refusal: Refusal) {
         self.outputs.replies.push((waiter.ticket, Reply::refused(refusal)));
+    }
+
+    /// A command waits no more, for a reason of this site. A creation goes on by itself once it has begun, and the site that was
+    /// asked to pass rights on may have done so.
+    pub(crate) fn stop_waiting(&mut self, waiter: &Waiter, refusal: Refusal) {
+        let may_be_done = matches!(waiter.command().action, Action::Create { .. } | Action::Move(_));
+        let refusal = match may_be_done && self.settings.rules.keep(Rule::StoppedIsInDoubt) {
+            true => Refusal::InDoubt(
+                "this site has stopped waiting for other sites, and they may have done it: COUNTER.RIGHTS shows it"
+                    .to_owned(),
+            ),
+            false => refusal,
+        };
+        self.refuse(waiter, refusal);
     }
 
     /// Commands that wait are resumed with the next batch.
@@ -309,7 +323,7 @@ impl Shard {
     /// What a command needs cannot be read now: it waits on, unless its time is up.
     pub(crate) fn wait_on(&mut self, waiter: Waiter, refusal: Refusal, now: Moment) {
         if waiter.deadline_ms <= now.elapsed_ms {
-            self.refuse(&waiter, refusal);
+            self.stop_waiting(&waiter, refusal);
         } else {
             self.waiting.commands.push(waiter);
         }

@@ -47,6 +47,30 @@ fn uuid(made_ms: u64) -> Vec<u8> {
     format!("{:08x}-{:04x}-7000-8000-000000000001", made_ms >> 16, made_ms & 0xffff).into_bytes()
 }
 
+/// Counts an operation of which only what is stored of its id is known, with the time of the world at which its import was begun.
+fn import(world: &mut World, id: &[u8], begun_ms: u64) -> Reply {
+    let stored = OperationId { producer: b"p", id }.to_stored(KEY);
+    let since = [&stored[..], &uuid(begun_ms)].concat();
+    let operation = OperationId::stored_since(since[..].try_into().expect("52 bytes"));
+    world.ask(KEY, Action::Add { add: Add::of(5), operation: Some(operation) })
+}
+
+#[test]
+fn an_import_is_remembered_until_it_is_refused_though_it_was_begun_by_a_clock_that_is_ahead() {
+    const AHEAD_MS: u64 = WINDOW_MS / 2;
+    let mut world = world(WindowMode::Exact);
+    assert_eq!(import(&mut world, b"1", AHEAD_MS), counted(5, 5));
+    world.pass(WINDOW_MS + AHEAD_MS);
+    assert_eq!(import(&mut world, b"1", AHEAD_MS), repeated(5, 5), "at {}", world.clock_ms);
+    world.pass(1);
+    let reply = import(&mut world, b"1", AHEAD_MS);
+    assert!(matches!(reply, Reply::Refused(Refusal::TooOld { .. })), "{reply:?}");
+    // Further ahead than clocks may differ.
+    let too_far_ms = world.clock_ms + AHEAD_MS + 1;
+    let reply = import(&mut world, b"2", too_far_ms);
+    assert!(matches!(reply, Reply::Refused(Refusal::FromTheFuture { .. })), "{reply:?}");
+}
+
 #[test]
 fn remembered_for_the_window_and_not_for_ever() {
     let mut world = world(WindowMode::Exact);

@@ -1,7 +1,7 @@
 //! Retries among several sites, where something else happens in between: each of these once miscounted.
 
 use quipu_engine::{
-    Action, Add, Added, Beyond, Counting, OperationId, Outcome, Refusal, Reply, Rule, Rules, Settings,
+    Action, Add, Added, Beyond, Counting, Move, OperationId, Outcome, Refusal, Reply, Rule, Rules, Settings,
     Spread, Suspicion, Ticket, Window, WindowMode,
 };
 
@@ -104,6 +104,55 @@ fn a_command_that_waited_counts_when_its_site_has_asked_whether_it_may() {
     let reply = world.answer(0, ticket).expect("its time is up");
     assert!(matches!(reply, Reply::Refused(Refusal::NotStored(_))), "{reply:?}");
     assert_eq!(world.get(0, b"b"), Some(11));
+    let (mut world, ticket) = waiting(Some(Rule::ResumedAsNew));
+    world.set_counting(0, paused());
+    world.pass(2_000);
+    assert!(
+        matches!(world.answer(0, ticket), Some(Reply::Added(_))),
+        "the wrong variant counts before it has asked"
+    );
+}
+
+/// What a site that must stop says of a command that another site has been asked for, and what that one has done.
+fn stopped(counting: Counting, moves: bool, rule: Option<Rule>) -> (Reply, bool) {
+    let mut world = World::new(2, 1, without(rule));
+    if moves {
+        create(&mut world, 1, b"b", 10);
+    }
+    world.pass(600);
+    // Site 2 hears of it, and its answer is lost.
+    world.cut.insert((site(2), site(1)));
+    let ticket = if moves {
+        let it = Move { amount: 4, right: None, from: site(2), to: site(1), wait_ms: 1_000 };
+        world.submit(0, b"b", Action::Move(it))
+    } else {
+        world.create(0, b"b", 0, 10, 1_000)
+    };
+    world.pass(500);
+    assert_eq!(world.answer(0, ticket), None);
+    let is_done = match moves {
+        true => world.rights(1, b"b") == [4, 6],
+        false => matches!(world.add(1, b"b", 1), Reply::Refused(Refusal::Reserved { .. })),
+    };
+    world.set_counting(0, counting);
+    world.pass(1_000);
+    (world.answer(0, ticket).expect("it is told"), is_done)
+}
+
+#[test]
+fn what_other_sites_may_have_done_is_not_denied_when_a_site_must_stop() {
+    let ended = || Counting::Ended(Refusal::Removed("site 1 was removed".into()));
+    let paused =
+        || Counting::Paused(Refusal::NotStored("this site asks its peers; nothing was counted".into()));
+    for (counting, moves) in [(ended(), true), (ended(), false), (paused(), true), (paused(), false)] {
+        let (reply, is_done) = stopped(counting.clone(), moves, None);
+        assert!(is_done && matches!(reply, Reply::Refused(Refusal::InDoubt(_))), "{is_done} {reply:?}");
+        let (reply, is_done) = stopped(counting, moves, Some(Rule::StoppedIsInDoubt));
+        assert!(
+            is_done && !matches!(reply, Reply::Refused(Refusal::InDoubt(_))),
+            "the wrong variant: {reply:?}"
+        );
+    }
 }
 
 /// What the last of three sites counts when the other two are lost, of which the second has passed on the first one's row.
@@ -145,6 +194,46 @@ fn no_row_arrives_without_the_ids_that_it_includes() {
     assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{reply:?}");
     assert_eq!(value, Some(9), "the wrong variant counts again");
     assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(3)])], "and the books show it");
+}
+
+/// What a site counts when the other one is lost in the middle of telling what it has counted. A message has the rows as they are
+/// when it is made, and not all changes fit into it: the row of a counter without bounds includes an operation that comes after
+/// the end of the message.
+fn row_of_a_message_that_was_full(others: usize, rule: Option<Rule>) -> (Reply, Option<i64>) {
+    let mut world = World::new(2, 1, without(rule));
+    world.pass(600);
+    world.link(0, 1, false);
+    world.add(0, b"k", 1);
+    for number in 0..others {
+        world.add(0, format!("other counter with a long name {number:0200}").as_bytes(), 1);
+    }
+    assert!(matches!(world.add_once(0, b"k", 1, b"x"), Reply::Added(_)));
+    world.link(0, 1, true);
+    while world.get(1, b"k").is_none() {
+        world.step();
+    }
+    world.crash(0);
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(1));
+    membership.removed.insert(site(1), site(2));
+    world.set_membership(membership);
+    world.pass(2_000);
+    assert_eq!(world.get(1, b"k"), Some(2), "the row includes it");
+    (world.add_once(1, b"k", 1, b"x"), world.get(1, b"k"))
+}
+
+#[test]
+fn no_row_of_a_counter_without_bounds_arrives_without_the_ids_that_it_includes() {
+    // The first are part of a stream, of the second so many that all rows are sent.
+    for others in [6_000, 40_000] {
+        let (reply, value) = row_of_a_message_that_was_full(others, None);
+        assert!(matches!(reply, Reply::Added(Added { repeated: true, .. })), "{others}: {reply:?}");
+        assert_eq!(value, Some(2));
+        let (reply, value) = row_of_a_message_that_was_full(others, Some(Rule::IdsWithRows));
+        assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{others}: {reply:?}");
+        assert_eq!(value, Some(3), "the wrong variant counts again");
+    }
 }
 
 fn saturating(amount: i64, lower: Option<i64>, beyond: Beyond) -> Add {
@@ -252,6 +341,71 @@ fn what_was_told_as_settled_is_told_through_any_number_of_restarts() {
     }
     let told = outcomes_through_restarts(5, Some(Rule::SettledStaySettled));
     assert!(told.iter().any(|said| *said != told[0]), "the wrong variant changes its mind");
+}
+
+/// Counts with so many other ids, so that the rows witness others, and lets them be stored.
+fn count_others(world: &mut World, sites: &[usize], count: usize) {
+    for number in 0..count {
+        for at in sites {
+            let id = format!("other{at}/{number}");
+            assert!(matches!(world.add_once(*at, b"b", 1, id.as_bytes()), Reply::Added(_)));
+        }
+        world.pass(1);
+    }
+}
+
+#[test]
+fn what_was_counted_twice_stays_in_the_books() {
+    let mut world = World::new(2, 1, without(Some(Rule::LowestKeeps)));
+    create(&mut world, 0, b"b", 10);
+    world.link(0, 1, false);
+    (0..2).for_each(|at| assert!(matches!(world.add_once(at, b"b", 1, b"x"), Reply::Added(_))));
+    world.heal();
+    let twice = || vec![Suspicion::Twice(vec![site(1), site(2)]); 2];
+    assert_eq!((world.get(0, b"b"), world.suspicions()), (Some(12), twice()));
+    count_others(&mut world, &[0, 1], 1_000);
+    assert_eq!(world.suspicions(), twice(), "the rows do not witness it any more");
+    for checkpoint in [false, true] {
+        if checkpoint {
+            world.pass(CHECKPOINT_MS);
+        }
+        for at in 0..2 {
+            world.crash(at);
+            world.start(at);
+        }
+        world.pass(1_000);
+        assert_eq!(world.suspicions(), twice(), "after a restart, checkpoint: {checkpoint}");
+    }
+}
+
+/// What a third site's books say of an operation that two sites have counted, while they do not know of each other and after
+/// they have counted others; and what all books say when one has taken its count back.
+fn twice_for_a_while(rule: Option<Rule>) -> (Vec<Suspicion>, Vec<Suspicion>) {
+    let mut world = World::new(3, 1, without(rule));
+    let ticket = world.create_spread(0, b"b", (0, 30), Spread::Even, 1_000);
+    world.pass(600);
+    assert_eq!(world.answer(0, ticket), Some(Reply::Created));
+    for (from, to) in [(1, 2), (2, 1), (3, 1), (3, 2)] {
+        world.cut.insert((site(from), site(to)));
+    }
+    (0..2).for_each(|at| assert!(matches!(world.add_once(at, b"b", 1, b"x"), Reply::Added(_))));
+    world.pass(1_000);
+    assert_eq!(world.suspicions(), [Suspicion::Twice(vec![site(1), site(2)])], "site 3 has both rows");
+    count_others(&mut world, &[0, 1], 20);
+    world.pass(1_000);
+    assert_eq!(world.get(2, b"b"), Some(30 + 2 + 40));
+    let meanwhile = world.suspicions();
+    world.heal();
+    assert_eq!(world.get(2, b"b"), Some(30 + 1 + 40));
+    (meanwhile, world.suspicions())
+}
+
+#[test]
+fn what_is_counted_twice_stays_in_the_books_until_it_is_taken_back() {
+    let twice = vec![Suspicion::Twice(vec![site(1), site(2)])];
+    assert_eq!(twice_for_a_while(None), (twice, vec![]));
+    let wrong = twice_for_a_while(Some(Rule::FindingsStay));
+    assert_eq!(wrong, (vec![], vec![]), "the wrong variant forgets it");
 }
 
 #[test]

@@ -72,6 +72,9 @@ struct ShardBody {
     /// Counters on which an operation was not counted exactly once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     suspicious: Vec<SuspiciousBody>,
+    /// How many there are besides those.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspicious_further: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -210,6 +213,7 @@ impl ShardBody {
             cancelled: own.cancelled.show(numbers),
             sites: sites.collect(),
             suspicious: shard.suspicious.iter().flatten().map(SuspiciousBody::of).collect(),
+            suspicious_further: shard.suspicious_further,
         }
     }
 }

@@ -294,6 +294,7 @@ impl State {
             set: Default::default(),
             cancelled: Default::default(),
             suspicious: None,
+            suspicious_further: None,
             sites: [SiteId::FIRST, SECOND]
                 .map(|site| SiteAudit { site, counted: Default::default(), position: 0, settled: 0, open: 0 })
                 .into(),

@@ -28,6 +28,10 @@ impl Violations {
 pub(crate) enum Heard {
     /// Counted, now or before; the value is that after the count.
     Acknowledged { value: i64 },
+    /// The same of an attempt that may count less than was asked for: so much was counted, which is not zero.
+    Applied { value: i64, amount: i64 },
+    /// It had to stay within bounds, and counted nothing.
+    Nothing,
     /// It was not counted by this attempt.
     Refused { why: String },
     /// No answer, or that it is not known.
@@ -65,6 +69,17 @@ impl Told {
     }
 }
 
+/// How much of its amount an operation may count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// All, or it is refused.
+    All,
+    /// As much as fits between the bounds.
+    Saturate,
+    /// All or nothing: the value may not go below this.
+    NotBelow(i64),
+}
+
 /// One add with an id. Its client alone sends it and asks for it, one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
@@ -72,11 +87,16 @@ pub(crate) struct Operation {
     pub(crate) producer: String,
     pub(crate) id: u64,
     pub(crate) amount: i64,
+    pub(crate) kind: Kind,
     /// How long a site may wait for rights of others.
     pub(crate) remote_ms: u64,
     pub(crate) sent_to: BTreeSet<u16>,
     /// Sites that have acknowledged it.
     pub(crate) acknowledged_by: BTreeSet<u16>,
+    /// The amounts that were acknowledged, if it may count less than was asked for.
+    applied: BTreeSet<i64>,
+    /// An attempt was not answered, at some time.
+    was_open: bool,
     /// The last attempt, or one before, was not answered.
     pub(crate) is_open: bool,
     /// What was first told as settled, and by whom since then.
@@ -99,9 +119,12 @@ impl Operation {
             producer,
             id,
             amount,
+            kind: Kind::All,
             remote_ms,
             sent_to: BTreeSet::new(),
             acknowledged_by: BTreeSet::new(),
+            applied: BTreeSet::new(),
+            was_open: false,
             is_open: false,
             settled: None,
             settled_by: BTreeSet::new(),
@@ -110,7 +133,14 @@ impl Operation {
     }
 
     pub(crate) fn command(&self) -> String {
-        let Self { key, producer, id, amount, remote_ms, .. } = self;
+        let Self { key, producer, id, amount, kind, remote_ms, .. } = self;
+        match kind {
+            Kind::All => {}
+            Kind::Saturate => return format!("INCREX {key} BYINT {amount} SATURATE IDMP {producer} {id}"),
+            Kind::NotBelow(bound) => {
+                return format!("INCREX {key} BYINT {amount} LBOUND {bound} IDMP {producer} {id}");
+            }
+        }
         let remote = if *remote_ms > 0 { format!(" REMOTE {remote_ms}") } else { String::new() };
         let (word, amount) = if *amount < 0 { ("DECRBY", -amount) } else { ("INCRBY", *amount) };
         format!("{word} {key} {amount}{remote} IDMP {producer} {id}")
@@ -125,9 +155,36 @@ impl Operation {
         !self.acknowledged_by.is_empty()
     }
 
+    /// Must an outcome be asked for, before it is known how much of it counts?
+    pub(crate) fn is_in_doubt(&self) -> bool {
+        match self.kind {
+            Kind::All => self.is_open && !self.is_acknowledged(),
+            // Two sites that did not hear of each other may have acknowledged different amounts, of which one stays.
+            Kind::Saturate | Kind::NotBelow(_) => self.is_open || self.is_acknowledged(),
+        }
+    }
+
+    /// May it have counted so much?
+    fn may_count(&self, amount: i64) -> bool {
+        let is_known = self.was_open || self.applied.contains(&amount);
+        match self.kind {
+            Kind::All => amount == self.amount,
+            Kind::NotBelow(_) => amount == self.amount && is_known,
+            Kind::Saturate => {
+                amount.signum() == self.amount.signum() && amount.abs() <= self.amount.abs() && is_known
+            }
+        }
+    }
+
     /// How much of it the counter must show in the end, when this is told of it. An operation that was refused in the end
     /// may have been counted by an attempt that was not answered.
     pub(crate) fn counts(&self, told: Option<&Told>) -> i64 {
+        if self.kind != Kind::All {
+            return match told {
+                Some(Told::Counted { amount, .. }) => *amount,
+                _ => 0,
+            };
+        }
         let is_found = self.is_open && matches!(told, Some(Told::Counted { .. }));
         if self.is_acknowledged() || is_found { self.amount } else { 0 }
     }
@@ -145,7 +202,17 @@ impl Operation {
         self.sent_to.insert(site);
         self.note(at_ms, &format!("site {site}: {heard:?}"));
         match heard {
-            Heard::Unknown { .. } => self.is_open = true,
+            Heard::Unknown { .. } => (self.is_open, self.was_open) = (true, true),
+            Heard::Nothing if self.kind == Kind::All => {
+                return self.wrong("it has to count, or to be refused");
+            }
+            Heard::Nothing if self.acknowledged_by.contains(&site) => {
+                return self.wrong("a site counts nothing of what it has acknowledged");
+            }
+            Heard::Nothing if self.settled.is_some() => {
+                return self.wrong("a site counts nothing of what is settled");
+            }
+            Heard::Nothing => {}
             Heard::Refused { why } if why.starts_with("IDMPMISMATCH") => {
                 return self.wrong("it has had one amount always");
             }
@@ -156,7 +223,13 @@ impl Operation {
                 return self.wrong("a site refuses what it has acknowledged");
             }
             Heard::Refused { .. } => {}
-            Heard::Acknowledged { value } => {
+            Heard::Acknowledged { value } | Heard::Applied { value, .. } => {
+                if let Heard::Applied { amount, .. } = heard {
+                    self.applied.insert(*amount);
+                    if !self.may_count(*amount) {
+                        return self.wrong("it counts what was not asked for");
+                    }
+                }
                 self.acknowledged_by.insert(site);
                 self.is_open = false;
                 if let Some(Told::Counted { value: settled, .. }) = self.settled
@@ -174,7 +247,7 @@ impl Operation {
         self.note(at_ms, &format!("site {asked} tells {told:?}"));
         match told {
             Told::Counted { amount, site, .. } => {
-                if *amount != self.amount || !self.sent_to.contains(site) {
+                if !self.may_count(*amount) || !self.sent_to.contains(site) {
                     return self.wrong("an outcome of something that was not sent so");
                 }
                 if self.settled.as_ref().is_some_and(|settled| settled != told) {
@@ -185,7 +258,7 @@ impl Operation {
                 Ok(())
             }
             Told::Provisional { amount, site } => {
-                if *amount != self.amount || !self.sent_to.contains(site) {
+                if !self.may_count(*amount) || !self.sent_to.contains(site) {
                     return self.wrong("an outcome of something that was not sent so");
                 }
                 if self.settled_by.contains(&asked) {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    books::{Heard, Operation, Plain, Told, Violations},
+    books::{Heard, Kind, Operation, Plain, Told, Violations},
     checks,
 };
 use crate::{
@@ -78,6 +78,8 @@ pub(crate) struct Worker<'a> {
     pub(crate) plain: BTreeMap<&'static str, Plain>,
     pub(crate) refused: u64,
     pub(crate) unknown: u64,
+    /// Attempts that had to stay within bounds, and counted nothing.
+    pub(crate) nothing: u64,
     patience: Duration,
 }
 
@@ -95,6 +97,7 @@ impl<'a> Worker<'a> {
             plain,
             refused: 0,
             unknown: 0,
+            nothing: 0,
             patience: PATIENCE,
         }
     }
@@ -105,7 +108,8 @@ impl<'a> Worker<'a> {
                 self.home = self.any_site();
             }
             match self.random.below(20) {
-                0..=7 => self.count_with_id(),
+                0..=5 => self.count_with_id(),
+                6 | 7 => self.count_within_bounds(),
                 8..=10 => self.count_plainly(),
                 11..=13 => self.spend(),
                 14..=16 => self.send_again(),
@@ -156,7 +160,8 @@ impl<'a> Worker<'a> {
         match &heard {
             Heard::Refused { .. } => self.refused += 1,
             Heard::Unknown { .. } => self.unknown += 1,
-            Heard::Acknowledged { .. } => {}
+            Heard::Acknowledged { .. } | Heard::Applied { .. } => {}
+            Heard::Nothing => self.nothing += 1,
         }
         let at_ms = self.shared.now_ms();
         let held = self.operations[at].heard(site, &heard, at_ms);
@@ -165,8 +170,14 @@ impl<'a> Worker<'a> {
     }
 
     fn begin(&mut self, key: &str, amount: i64, remote_ms: u64) {
+        self.begin_as(Kind::All, key, amount, remote_ms);
+    }
+
+    fn begin_as(&mut self, kind: Kind, key: &str, amount: i64, remote_ms: u64) {
         let id = self.operations.len() as u64;
-        self.operations.push(Operation::new(key.to_owned(), self.name.clone(), id, amount, remote_ms));
+        let mut operation = Operation::new(key.to_owned(), self.name.clone(), id, amount, remote_ms);
+        operation.kind = kind;
+        self.operations.push(operation);
         self.attempt(self.operations.len() - 1, self.home);
     }
 
@@ -191,6 +202,25 @@ impl<'a> Worker<'a> {
         self.begin(key, amount, remote_ms);
     }
 
+    /// Counts as much as bounds allow: those of the counter, or one that comes with the command.
+    fn count_within_bounds(&mut self) {
+        let amount = 1 + self.below(60);
+        match self.random.below(4) {
+            0 => {
+                let key = self.pick(&WITH_IDS);
+                self.begin_as(Kind::NotBelow(0), key, -amount, 0);
+            }
+            1 => {
+                let key = self.pick(&BOUNDED);
+                self.begin_as(Kind::NotBelow(BOUNDED_INITIAL / 2), key, -amount, 0);
+            }
+            sign => {
+                let key = self.pick(&BOUNDED);
+                self.begin_as(Kind::Saturate, key, if sign == 2 { amount } else { -amount }, 0);
+            }
+        }
+    }
+
     fn count_plainly(&mut self) {
         let (key, amount, site) = (self.pick(&PLAIN), 1 + self.below(9), self.home);
         let floor = self.shared.floor(site, key);
@@ -202,6 +232,7 @@ impl<'a> Worker<'a> {
                 self.shared.rises(site, key, floor + amount, value);
             }
             Heard::Refused { .. } => self.refused += 1,
+            Heard::Applied { .. } | Heard::Nothing => unreachable!("it is an INCRBY"),
             Heard::Unknown { .. } => {
                 plain.unknown.push(amount);
                 self.unknown += 1;
@@ -270,7 +301,7 @@ impl<'a> Worker<'a> {
             loop {
                 let site = self.any_site();
                 match self.attempt(at, site) {
-                    Heard::Acknowledged { .. } => break,
+                    Heard::Acknowledged { .. } | Heard::Applied { .. } | Heard::Nothing => break,
                     // Nobody has counted it, then, or it would be a repeat.
                     Heard::Refused { why } if why.starts_with("OUTOFBOUNDS") => break,
                     _ if Instant::now() > until => {
@@ -296,6 +327,11 @@ impl<'a> Worker<'a> {
 fn heard(answer: Result<Value, String>) -> Heard {
     match answer {
         Ok(Value::Integer(value)) => Heard::Acknowledged { value },
+        Ok(Value::Array(parts)) => match &parts[..] {
+            [_, amount] if amount.integer() == 0 => Heard::Nothing,
+            [value, amount] => Heard::Applied { value: value.integer(), amount: amount.integer() },
+            _ => Heard::Unknown { why: format!("{parts:?}") },
+        },
         Ok(Value::Error(why)) if why.starts_with("INDOUBT") => Heard::Unknown { why },
         // "A refused command has changed nothing" (docs/commands.md).
         Ok(Value::Error(why)) => Heard::Refused { why },

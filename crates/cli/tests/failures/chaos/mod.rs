@@ -89,13 +89,14 @@ fn run(sites: u16) {
     let count = |of: fn(&Worker<'_>) -> u64| workers.iter().map(of).sum::<u64>();
     println!(
         "chaos over {sites} sites for {seconds} s, {} steps: {} operations with ids, {} of them sent to more than one site, \
-         each counted once; {} attempts refused, {} unanswered; {looks} looks at bounds; {} events watched; {told} outcomes \
+         each counted once; {} attempts refused, {} unanswered, {} beyond bounds; {looks} looks at bounds; {} events watched; {told} outcomes \
          told by each site, the same after all were killed",
         schedule.0.len(),
         count(|it| it.operations.len() as u64),
         count(|it| it.operations.iter().filter(|it| it.sent_to.len() > 1).count() as u64),
         count(|it| it.refused),
         count(|it| it.unknown),
+        count(|it| it.nothing),
         watched.events,
     );
     assert!(looks > 0 && watched.events > 0 && told > 0, "nothing was looked at");
@@ -224,8 +225,7 @@ fn check_values(cluster: &Cluster, workers: &mut [Worker<'_>], shared: &Shared<'
                 if worker.operations[at].key != key {
                     continue;
                 }
-                let is_in_doubt = worker.operations[at].is_open && !worker.operations[at].is_acknowledged();
-                let told = if is_in_doubt { worker.ask_for(at, 1) } else { None };
+                let told = if worker.operations[at].is_in_doubt() { worker.ask_for(at, 1) } else { None };
                 expected += worker.operations[at].counts(told.as_ref());
             }
         }

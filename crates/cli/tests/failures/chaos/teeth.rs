@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    books::{Heard, Operation, Plain, Told},
+    books::{Heard, Kind, Operation, Plain, Told},
     checks::{self, Outcomes, Watched},
     clients::BOUNDED_MAX,
 };
@@ -146,6 +146,40 @@ pub(crate) fn an_outcome_that_changes_is_found() {
     // Of another amount, or at a site that it was never sent to.
     finds(operation(vec![H(1, unanswered()), T(1, Told::of("[counted 4 4 1]"))]).1, "not sent so");
     finds(operation(vec![H(1, unanswered()), T(1, Told::of("[provisional 5 5 3]"))]).1, "not sent so");
+}
+
+/// What a client sees of one add of 5 that may count less, in this order.
+fn saturating(events: Vec<Event>) -> Result<(), String> {
+    let mut operation = Operation::new("stock:0".to_owned(), "client-0".to_owned(), 7, 5, 0);
+    operation.kind = Kind::Saturate;
+    events.into_iter().try_for_each(|event| match event {
+        H(site, heard) => operation.heard(site, &heard, 0),
+        T(site, told) => operation.told(site, &told, 0),
+    })
+}
+
+pub(crate) fn an_attempt_that_counted_nothing_is_no_outcome() {
+    let applied = |amount| Heard::Applied { value: amount, amount };
+    let counted = |amount| Told::Counted { value: amount, amount, site: 1 };
+    // Nothing at one site, some at another; and not answered where it was counted.
+    for events in [
+        vec![H(2, Heard::Nothing), H(1, applied(3)), T(2, Told::Unknown), T(2, counted(3)), T(1, counted(3))],
+        vec![H(1, unanswered()), H(2, Heard::Nothing), T(2, counted(2))],
+        vec![H(2, applied(5)), H(1, applied(3)), T(2, Told::Cancelled { site: 1 }), T(1, counted(3))],
+    ] {
+        assert_eq!(saturating(events), Ok(()));
+    }
+    finds(saturating(vec![H(1, unanswered()), T(2, counted(0))]), "not sent so");
+    finds(saturating(vec![H(1, applied(3)), T(1, counted(4))]), "not sent so");
+    finds(saturating(vec![H(1, applied(6))]), "not asked for");
+    finds(
+        saturating(vec![H(1, applied(3)), T(1, counted(3)), H(2, Heard::Nothing)]),
+        "nothing of what is settled",
+    );
+    finds(saturating(vec![H(1, applied(3)), H(1, Heard::Nothing)]), "nothing of what it has acknowledged");
+    finds(saturating(vec![H(1, applied(3)), T(1, Told::Unknown)]), "does not know what it has acknowledged");
+    let (_, held) = operation(vec![H(1, Heard::Nothing)]);
+    finds(held, "has to count");
 }
 
 pub(crate) fn a_crossed_bound_is_found() {

@@ -64,9 +64,11 @@ pub(super) struct ShardBooks {
     pub(super) set: Amounts,
     pub(super) cancelled: Amounts,
     pub(super) sites: Vec<Known>,
-    /// Counters whose rows witness that something was not counted once. Older servers do not tell.
+    /// Operations that were not counted once. Older servers do not tell.
     #[serde(default)]
     pub(super) suspicious: Vec<Suspicious>,
+    /// How many there are besides those that are named.
+    pub(super) suspicious_further: Option<u64>,
 }
 
 /// A counter on which an operation was not counted exactly once.

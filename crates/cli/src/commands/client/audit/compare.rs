@@ -103,6 +103,12 @@ impl Findings {
         findings.gaps = gaps(&all);
         let suspicious = all.iter().flat_map(|books| books.shards.iter().flat_map(|shard| &shard.suspicious));
         findings.suspicious = suspicious.map(ToString::to_string).collect();
+        for books in &all {
+            let further: u64 = books.shards.iter().filter_map(|shard| shard.suspicious_further).sum();
+            if further > 0 {
+                findings.suspicious.insert(format!("{further} more operations, at site {}", books.site));
+            }
+        }
         findings.sites = answers.values().map(|(server, books)| total(server, books, &all)).collect();
         findings
     }
@@ -281,6 +287,10 @@ mod tests {
         assert_eq!(text, "an operation on \"stock\" is counted at site 1 and 3");
         let lost = json!([{"key_base64": "/w==", "what": "lost", "sites": ["2"]}]);
         assert_eq!(verdict(&[one(lost)]), Verdict::Unbalanced);
+        let mut more = one(json!([]));
+        more.books.as_mut().expect("books").shards[0].suspicious_further = Some(7);
+        let findings = Findings::of(&[more]);
+        assert_eq!(findings.suspicious.first().expect("one"), "7 more operations, at site 1");
     }
 
     #[test]
