@@ -47,7 +47,10 @@ impl<'a> Rows<'a> {
         token: &Token<Name, Deltas>,
         deltas: &Deltas,
     ) -> Result<(), Overflow> {
-        let credited = match self.shard.has_room_to_note() || deltas.is_empty() {
+        let rules = self.shard.settings.rules;
+        // Should this be an old copy, its original may have counted the token, or count it yet.
+        let is_heard = !self.shard.is_unheard() || !rules.keep(Rule::HeardTakesTokens);
+        let credited = match is_heard && self.shard.has_room_to_note() || deltas.is_empty() {
             true => self.shard.credit(deltas, self.now),
             false => Err(Overflow),
         };
@@ -128,7 +131,7 @@ impl Shard {
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
         let merged = handshake.merge(&mut rows, &view);
-        let keeps_notice = match (&merged, &notice) {
+        let has_acted = match (&merged, &notice) {
             (Ok(()), Some(notice)) => handshake.keep_notice(&mut rows, notice),
             _ => false,
         };
@@ -167,6 +170,7 @@ impl Shard {
         let mut luggage = Luggage::new();
         // An edge sees at which servers its tokens are; it has few.
         view.retain_copies(|token| leaf && token.source == visitor || luggage.admits(token));
+        let keeps_notice = has_acted && notice.is_some_and(|notice| self.words_outlive_this_site(&notice));
         let passed_on = if leaf { None } else { self.answer_to_relay(visitor) };
         Ok(Answer { view, keeps_notice, refused, passed_on })
     }

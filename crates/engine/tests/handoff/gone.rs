@@ -133,12 +133,98 @@ fn an_edge_that_has_left_is_counted_too() {
     // Its last words are kept at the second site; the third is lost before it hears them.
     cluster.edge.retire();
     cluster.edge.exchange(&mut cluster.sites[1], true, cluster.now_ms);
+    cluster.talk(&[0, 1]);
+    cluster.edge.exchange(&mut cluster.sites[1], true, cluster.now_ms);
     assert_eq!(cluster.edge.open_handoffs().last_words, 0, "it may disappear");
     cluster.edge = Node::edge(2);
     cluster.lose_third();
     assert_eq!(cluster.values(), (5, 2));
     let stats = cluster.sites[1].host.handoff_stats();
     assert_eq!((stats.cached, stats.notices), (0, 0));
+}
+
+impl Cluster {
+    /// The edge's last words come to a site, as often as it takes until the edge may disappear; or it may not.
+    fn retires_at(&mut self, at: usize) -> bool {
+        for _ in 0..3 {
+            self.edge.exchange(&mut self.sites[at], true, self.now_ms);
+        }
+        self.edge.open_handoffs().last_words == 0
+    }
+}
+
+#[test]
+fn an_edge_may_disappear_when_a_second_site_knows_that_its_token_was_taken() {
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    // The third site counts the token, and nobody has heard of it.
+    assert!(!cluster.retires_at(2), "should this site be lost, the edge alone has it");
+    assert_eq!(cluster.sites[2].value(b"hits"), 5);
+    cluster.lose_third();
+    assert_eq!((cluster.values(), cluster.edge.open_handoffs().last_words), ((5, 2), 0));
+
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    assert!(!cluster.retires_at(2));
+    cluster.tell_once(2, 1);
+    assert!(!cluster.retires_at(2), "nobody has acknowledged it");
+    cluster.talk(&[1, 2]);
+    assert!(cluster.retires_at(2), "the first site is not needed for that");
+    cluster.edge = Node::edge(2);
+    cluster.lose_third();
+    assert_eq!(cluster.values(), (5, 2));
+}
+
+#[test]
+fn an_edge_may_disappear_when_a_second_site_keeps_its_last_words() {
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    // The token is for the third site, which hears nobody; the second one keeps it, and the first one hears the second.
+    assert!(!cluster.retires_at(1), "should this site be lost, the edge alone has it");
+    cluster.talk(&[0, 1]);
+    assert!(cluster.retires_at(1));
+    cluster.edge = Node::edge(2);
+    let membership = Membership {
+        epoch: 2,
+        members: [site(1), site(3)].into(),
+        joining: [].into(),
+        removed: [(site(2), site(1))].into(),
+    };
+    [0, 2].into_iter().for_each(|at| cluster.sites[at].follow(&membership));
+    cluster.talk(&[0, 2]);
+    for at in [0, 2] {
+        assert_eq!((cluster.sites[at].value(b"hits"), cluster.sites[at].value(b"misses")), (5, 2));
+        assert_eq!(cluster.sites[at].host.handoff_stats().notices, 0);
+    }
+}
+
+/// Two sites that have heard each other; the edge has a token for the first one, which is then started again.
+fn started_again(rules: Rules) -> (Node, Node, Node) {
+    let settings = Settings { rules, ..Settings::default() };
+    let sites = (1..=2).map(|number| Node::one_of_with(2, number, settings)).collect();
+    let mut cluster = Cluster { sites, edge: Node::edge(1), now_ms: 0 };
+    cluster.talk(&[0, 1]);
+    cluster.edge.add(b"hits", 5, 0);
+    cluster.edge.exchange(&mut cluster.sites[0], true, cluster.now_ms);
+    cluster.sites[0].restart(cluster.now_ms);
+    cluster.sites[1].connect_all();
+    cluster.edge.exchange(&mut cluster.sites[0], true, cluster.now_ms);
+    assert_eq!(cluster.edge.open_handoffs().tokens.len(), usize::from(cluster.sites[0].value(b"hits") == 0));
+    cluster.talk(&[0, 1]);
+    let Cluster { sites, edge, .. } = cluster;
+    let [one, two] = <[Node; 2]>::try_from(sites).ok().expect("two sites");
+    (one, two, edge)
+}
+
+#[test]
+fn a_site_that_was_started_counts_no_token_before_another_one_has_spoken_to_it() {
+    let (mut one, mut two, mut edge) = started_again(Rules::default());
+    assert_eq!((one.value(b"hits"), edge.open_handoffs().tokens.len()), (0, 1), "it may be an old copy");
+    edge.exchange(&mut one, true, 60_000);
+    assert_eq!((one.value(b"hits"), two.value(b"hits"), edge.open_handoffs().is_empty()), (5, 0, true));
+
+    let (mut one, _, _) = started_again(Rules::without(Rule::HeardTakesTokens));
+    assert_eq!(one.value(b"hits"), 5, "an old copy would have counted it, too");
 }
 
 #[test]
@@ -201,6 +287,14 @@ fn each_rule_is_needed() {
     cluster.sites[1].follow(&membership);
     cluster.talk(&[0, 1]);
     assert_eq!(cluster.values(), (10, 4));
+
+    // Without it an edge disappears with a token that a site has counted which is lost, and nobody else knows.
+    let mut cluster = Cluster::new(Rules::without(Rule::LastWordsOutliveOne));
+    cluster.edge.retire();
+    assert!(cluster.retires_at(2));
+    cluster.edge = Node::edge(2);
+    cluster.lose_third();
+    assert_eq!(cluster.values(), (0, 0));
 
     // Without it an old copy would open slots under the clocks of others.
     let fresh = |rules| Node::one_of_with(2, 1, Settings { rules, ..Settings::default() });
