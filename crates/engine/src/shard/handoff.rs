@@ -128,6 +128,7 @@ impl Shard {
             return Err(Refusal::Copy { of: visitor });
         }
         let folded = self.folded_len(shard);
+        let known_done = notice.as_ref().map(|notice| self.known_done(notice)).unwrap_or_default();
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
         let merged = handshake.merge(&mut rows, &view);
@@ -136,6 +137,8 @@ impl Shard {
             _ => false,
         };
         let refused = rows.refused;
+        // An edge repeats its last words until they are confirmed: meanwhile others may have acted on them.
+        known_done.iter().for_each(|done| handshake.notice_done(done));
         self.desk.put_back(shard, handshake);
         match merged {
             Ok(()) => {}

@@ -189,9 +189,9 @@ impl Shard {
     fn keeps_for(&self, target: impl Fn(Name) -> bool, words: impl Fn(&Notice) -> bool) -> bool {
         self.desk.handshakes().any(|(_, handshake)| {
             handshake.cached().any(|token| target(token.target))
-                || handshake.notices().any(|(notice, pending)| {
-                    pending.iter().any(|server| target(*server)) || words(notice)
-                })
+                || handshake
+                    .notices()
+                    .any(|(notice, pending)| pending.iter().any(|server| target(*server)) || words(notice))
         })
     }
 
@@ -263,8 +263,7 @@ impl Shard {
         names.extend(closed.iter().map(|name| name.source));
         names.extend(notices.iter().map(|notice| *notice.client()));
         names.extend(done.iter().map(|done| done.client));
-        let is_meant = |done: &&NoticeDone| notices.iter().any(|notice| *notice.client() == done.client);
-        let known_done: Vec<NoticeDone> = self.passing.done.iter().filter(is_meant).cloned().collect();
+        let known_done: Vec<NoticeDone> = notices.iter().flat_map(|notice| self.known_done(notice)).collect();
         let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
@@ -327,6 +326,12 @@ impl Shard {
         let closed = &self.passing.closed;
         let names = tokens.iter().filter(|_| !closed.is_empty()).map(Token::name);
         names.filter(|name| closed.contains(name)).collect()
+    }
+
+    /// Who is known to have acted on these last words.
+    pub(super) fn known_done(&self, notice: &Notice) -> Vec<NoticeDone> {
+        let done = self.passing.done.iter();
+        done.filter(|done| done.client == *notice.client()).cloned().collect()
     }
 
     /// How many slots are folded, at whatever desk here.
@@ -422,7 +427,9 @@ impl Shard {
 
     fn keeps_for_parent(&self, parent: Name, is_chosen: bool, now_ms: u64) -> bool {
         let is_due = self.passing.others.get(&parent).is_none_or(|other| other.is_due(now_ms));
-        is_due && self.desk.keeps_for_others() && self.keeps_for(|target| is_chosen || target == parent, |_| false)
+        is_due
+            && self.desk.keeps_for_others()
+            && self.keeps_for(|target| is_chosen || target == parent, |_| false)
     }
 
     /// What a relay learns of an answer besides what concerns itself.
