@@ -47,6 +47,8 @@ pub struct Status {
     pub copy: Option<String>,
     /// Counters that servers are asked for.
     pub asks: usize,
+    /// Why it is not known what waits and what is on its way: the disk fails.
+    pub trouble: Option<String>,
 }
 
 /// A replica that counts here and hands over to servers. Methods block; [`Edge::asynchronous`] has those that do not.

@@ -233,7 +233,11 @@ impl fmt::Display for NotHandedOver {
             ));
         }
         if parts.is_empty() && self.last_words > 0 {
-            parts.push("all is handed over, but no server has kept the last words of this edge".to_owned());
+            parts.push(
+                "all is handed over, and no second site has said yet that it knows of it: should the first one be lost \
+                 before, this state would be needed. Retire again when sites reach each other"
+                    .to_owned(),
+            );
         }
         if parts.is_empty() {
             parts.push("not all is known to be handed over".to_owned());

@@ -184,7 +184,8 @@ impl<D: Disk> Keeper<D> {
         let mut host = Host::new(Store::new(file.log(), file.table()), None, settings, Flush::Now);
         let began = Instant::now();
         host.open(EDGE, moment(began))?;
-        let is_retiring = Arc::new(AtomicBool::new(host.not_handed_over(EDGE).last_words > 0));
+        let is_retiring =
+            Arc::new(AtomicBool::new(host.not_handed_over(EDGE).is_some_and(|open| open.last_words > 0)));
         Ok(Self {
             file,
             table,
@@ -207,7 +208,7 @@ impl<D: Disk> Keeper<D> {
     /// Is there anything to say to servers?
     pub(crate) fn is_open(&mut self) -> bool {
         let open = self.host.not_handed_over(EDGE);
-        !open.is_empty() || !open.servers.is_empty()
+        open.is_none_or(|open| !open.is_empty() || !open.servers.is_empty())
     }
 
     /// Remembers, durably, why nothing is handed over from this state; `None`: it is.
@@ -272,7 +273,10 @@ impl<D: Disk> Keeper<D> {
             Request::Watch { key, cell, reply } => reply.keep(self.watch(&key, &cell)),
             Request::Status { reply } => {
                 let status = self.status();
-                self.after_batch(move |_| reply.keep(status));
+                self.after_batch(move |stored| {
+                    let trouble = stored.err().map(|refusal| refusal.to_string());
+                    reply.keep(Status { trouble: status.trouble.clone().or(trouble), ..status });
+                });
             }
             Request::Met { server, reply } => reply.keep(self.meet(server)),
             Request::Visits { server, chosen, reply } => self.visits(server, chosen, reply),

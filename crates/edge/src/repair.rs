@@ -21,8 +21,8 @@ pub fn examine(path: impl AsRef<Path>) -> Result<Option<Damage>, StorageError> {
 /// Makes a file of what stands before the damage; the damaged one stays beside it. Nothing is handed over from it until it
 /// is opened [as the original](crate::Options::original). Returns what was wrong.
 pub fn repair(path: impl AsRef<Path>) -> Result<Option<Damage>, OpenError> {
-    let Some(damage) = StateFile::repair(path.as_ref())? else { return Ok(None) };
-    let file = StateFile::open(path.as_ref())?;
-    Identity::read(&file.table())?.set_copy(&file.table(), Some(REPAIRED.to_owned()))?;
-    Ok(Some(damage))
+    StateFile::repair(path.as_ref(), |table| {
+        let mut identity = Identity::read(table)?;
+        Ok(identity.set_copy(table, Some(REPAIRED.to_owned()))?)
+    })
 }

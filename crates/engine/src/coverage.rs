@@ -31,6 +31,7 @@ listed!(Rule,
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots StoppedIsInDoubt FindingsStay
+    HeardTakesTokens LastWordsOutliveOne AdoptedIsToldByAll
 );
 
 listed!(Refusal,
@@ -142,6 +143,7 @@ branches! {
     TokenPassedOn: "handoff: a copy of a token for somebody else arrives",
     TokenClosed: "handoff: a copy of a token is dropped because its slot is closed",
     LastWordsKept: "handoff: last words are kept for others",
+    LastWordsWait: "handoff: last words are not confirmed yet, because no second site has them",
     LastWordsDone: "handoff: last words have been acted on elsewhere",
     LastWordsToGone: "handoff: last words to a site that is gone are dropped",
     LastWordsAgain: "handoff: last words are tried again",

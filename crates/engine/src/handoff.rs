@@ -123,12 +123,15 @@ pub(crate) struct PassedOn {
     /// Who has acted on whose last words.
     #[n(3)]
     pub(crate) done: Vec<NoticeDone>,
+    /// Edges whose last words were passed on, and are kept by the site that tells so, durably.
+    #[n(4)]
+    pub(crate) kept: Option<Vec<Name>>,
 }
 
 impl PassedOn {
     pub(crate) fn is_empty(&self) -> bool {
-        let Self { tokens, closed, notices, done } = self;
-        tokens.is_empty() && closed.is_empty() && notices.is_empty() && done.is_empty()
+        let Self { tokens, closed, notices, done, kept } = self;
+        tokens.is_empty() && closed.is_empty() && notices.is_empty() && done.is_empty() && kept.is_none()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
@@ -276,7 +279,7 @@ pub struct Answer {
     /// The server's state, as far as it concerns the visitor, with what was asked for.
     #[n(0)]
     pub view: View,
-    /// The visitor's last words are kept here, or done.
+    /// The visitor's last words are kept here, or done, and would be if one site were lost: the visitor may disappear.
     #[n(1)]
     pub keeps_notice: bool,
     /// Something that the visitor brought could not be counted yet: it stays where it is.

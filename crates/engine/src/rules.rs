@@ -111,6 +111,15 @@ pub enum Rule {
     /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under
     /// the clocks of others.
     HeardOpensSlots,
+    /// A site that was started counts no tokens before another one has spoken to it. *Without:* an old copy counts one that
+    /// its original counts, too.
+    HeardTakesTokens,
+    /// An edge is told that its last words are kept when a second site has their tokens, or knows that they were taken.
+    /// *Without:* at once.
+    LastWordsOutliveOne,
+    /// A relay is told that it was adopted when all members know it. *Without:* when those know it that are linked to the
+    /// heir, at least one.
+    AdoptedIsToldByAll,
 }
 
 impl Rules {

@@ -211,6 +211,7 @@ fn more_seeds() {
         Ok("folding") => folding,
         Ok("copies") => handing_to_copies,
         Ok("heirs") => losing_heirs,
+        Ok("lost") => leaving_to_a_lost_site,
         Ok("second") => |seed| Plan::drawn(seed, None, Edition::Second),
         Ok("beside") => beside,
         Ok("waiting") => rare::waiting,
@@ -458,6 +459,19 @@ fn leaving_early(seed: u64) -> Plan {
     Plan { troubles: (0..30).map(leave).chain((0..6).map(cut)).collect(), ..handing(seed) }
 }
 
+/// Edges leave early, some of them to a site that cannot reach the others and is lost.
+fn leaving_to_a_lost_site(seed: u64) -> Plan {
+    let plan = handing(seed);
+    let leave = |at: usize| befalls(800 + 60 * at as u64, Who::Edge(at % 8), Mishap::Retire { early: true });
+    let cut = |to| Trouble::Cut { from: 2, to, both: true, noticed: true, for_ms: 2_500 };
+    let lose = Trouble::Lose { site: 2, heir: 1, after_ms: 50 };
+    let of_sites = [(1_500, cut(0)), (1_500, cut(1)), (3_500, lose)];
+    let of_sites = of_sites.map(|(at_ms, trouble)| Planned { at_ms, trouble });
+    let mut troubles: Vec<Planned> = (0..45).map(leave).chain(of_sites).collect();
+    troubles.sort_by_key(|planned| planned.at_ms);
+    Plan { troubles, fleet: Fleet { edges: 8, relays: 0, ..plan.fleet }, ..plan }
+}
+
 /// Slots are folded while their edges are away, or what they say is under way.
 fn folding(seed: u64) -> Plan {
     let away =
@@ -499,6 +513,7 @@ fn edges_and_relays_hand_over_exactly_whatever_befalls_them() {
     {
         no_failure(0..6, plan);
     }
+    no_failure(0..20, leaving_to_a_lost_site);
 }
 
 #[test]
@@ -508,6 +523,7 @@ fn handoffs_without_their_rules_are_caught() {
     Variant::of(Rule::CopiesTravel, leaving_early).is_caught();
     Variant::of(Rule::CopiesUntilClosed, vanishing).is_caught();
     Variant::of(Rule::FloorIsTold, folding).is_caught();
+    Variant::of(Rule::LastWordsOutliveOne, leaving_to_a_lost_site).is_caught();
 }
 
 /// Edges and relays of the ordinary seeds count a great deal, and do come and go.

@@ -65,7 +65,7 @@ impl Edge {
     }
 
     pub(crate) fn open(&mut self) -> Open {
-        self.host.not_handed_over(SHARD)
+        self.host.not_handed_over(SHARD).expect("its store works")
     }
 
     /// One exchange. `None`: nobody has answered; texts: what shards have refused.

@@ -6,6 +6,7 @@ mod harness;
 
 mod edge;
 mod handing;
+mod lost;
 mod passing;
 mod program;
 mod refused;

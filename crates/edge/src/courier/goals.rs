@@ -39,17 +39,18 @@ impl Courier {
         let Some(mut status) = self.status() else { return false };
         let mut goals = std::mem::take(&mut self.goals);
         let wants_to_retire = goals.iter().any(|goal| matches!(goal.reply, GoalReply::Retired { .. }));
-        let stands_still = matches!(done, Some(Ok(outcome)) if !outcome.has_moved);
-        if wants_to_retire && !status.is_retiring && status.waiting == 0 {
-            // If a server cannot be reached to end a handoff, another one that has a copy of it takes that over.
-            if (status.in_flight.is_empty() || stands_still) && self.retire() {
+        if wants_to_retire && status.trouble.is_none() && !status.is_retiring && status.waiting == 0 {
+            // What is on its way becomes part of the last words: the state has it until a second site has it, too, and a
+            // server that cannot be reached hears it from others.
+            if (status.in_flight.is_empty() || matches!(done, Some(Ok(_)))) && self.retire() {
                 let Some(after) = self.status() else { return false };
                 status = after;
                 self.next_at = Some(Instant::now());
             }
         }
-        let is_handed_over = status.waiting == 0 && status.in_flight.is_empty();
-        let has_spoken = status.is_retiring && status.last_words == 0;
+        let is_known = status.trouble.is_none();
+        let is_handed_over = is_known && status.waiting == 0 && status.in_flight.is_empty();
+        let has_spoken = is_known && status.is_retiring && status.last_words == 0;
         // A site that is lost has an heir, who knows what it has counted. A relay that has lost its disk has not.
         let for_relays: Vec<InFlight> =
             status.in_flight.iter().filter(|it| it.is_for_relay).cloned().collect();
@@ -86,11 +87,12 @@ impl Courier {
     }
 
     fn what_is_open(&self, status: &Status) -> NotHandedOver {
+        let trouble = status.trouble.clone().map(SyncError::NotStored);
         NotHandedOver {
             waiting: status.waiting,
             in_flight: status.in_flight.clone(),
             last_words: status.last_words,
-            why: self.trouble.clone(),
+            why: trouble.or_else(|| self.trouble.clone()),
         }
     }
 

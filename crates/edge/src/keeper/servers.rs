@@ -50,7 +50,7 @@ impl<D: Disk> Keeper<D> {
             return reply.keep(Err(Refusal::NotStored(error.to_string())));
         }
         self.forget_asked();
-        let open = self.host.not_handed_over(EDGE);
+        let Some(open) = self.host.not_handed_over(EDGE) else { return reply.keep(Err(unavailable())) };
         let mut visits = self.host.visits(EDGE, server, chosen);
         visits.sort_by_key(|(shard, _)| *shard);
         self.after_batch(move |stored| reply.keep(stored.map(|()| Said { visits, open })));
@@ -76,12 +76,14 @@ impl<D: Disk> Keeper<D> {
                 Err(error) => bad = bad.or(Some(error)),
             }
         }
-        let open = self.host.not_handed_over(EDGE);
+        let Some(open) = self.host.not_handed_over(EDGE) else { return reply.keep(Err(unavailable())) };
         self.after_batch(move |stored| reply.keep(stored.map(|()| Heard { open, bad })));
     }
 
     pub(super) fn status(&mut self) -> Status {
         let open = self.host.not_handed_over(EDGE);
+        let trouble = open.is_none().then(|| unavailable().to_string());
+        let open = open.unwrap_or_default();
         let in_flight = self.host.in_flight(EDGE).into_iter().map(|(name, deltas)| InFlight {
             server: name.to_string(),
             address: self.identity.servers.get(&name).cloned(),
@@ -99,6 +101,14 @@ impl<D: Disk> Keeper<D> {
             is_retiring: self.is_retiring(),
             copy: self.identity.copy.clone(),
             asks: self.asked.len(),
+            trouble,
         }
     }
+}
+
+/// The state cannot be read or written until its disk works again.
+fn unavailable() -> Refusal {
+    Refusal::NotStored(
+        "the disk has failed, and what the state says is not known until it works again".to_owned(),
+    )
 }

@@ -1,9 +1,9 @@
 //! The state: crashes, copies, two at once, full disks, the limit of counters.
 
-use std::{fs, io::ErrorKind};
+use std::{fs, io::ErrorKind, time::Duration};
 
 use quipu_edge::{
-    CountError, OpenError, SyncError,
+    CountError, Edge, OpenError, SyncError,
     testing::{Fault, Site},
 };
 use quipu_storage::{
@@ -307,7 +307,7 @@ fn a_disk_that_fails_in_the_middle_of_a_handoff_doubles_nothing() {
             // While the disk fails it is not known of some whether they were counted, until it is back.
             let disk_back = disk.clone();
             let healer = std::thread::spawn(move || {
-                std::thread::sleep(std::time::Duration::from_millis(30));
+                std::thread::sleep(Duration::from_millis(30));
                 disk_back.fail_all(kind, None);
             });
             if edge.add("hits", 1).is_ok() {
@@ -324,6 +324,41 @@ fn a_disk_that_fails_in_the_middle_of_a_handoff_doubles_nothing() {
         edge.retire(LONG).unwrap();
         assert_eq!(site.value("hits"), counted, "{kind:?}");
     }
+}
+
+/// While it is not known what is stored, nothing is said to be handed over.
+#[test]
+fn a_disk_that_fails_ends_neither_flush_nor_retire() {
+    let (disk, sites) = (SimDisk::new(), Site::cluster("tests", 2).unwrap());
+    Site::talk(&sites);
+    let open = || options().open_on(disk.clone(), "state", [sites[0].url()]).unwrap();
+    let edge = open();
+    edge.add("hits", 3).unwrap();
+    edge.sync().unwrap();
+    sites[0].always(Some(Fault::LoseRequest));
+    let soon = Duration::from_millis(100);
+    let fails = |edge: &Edge, retires: bool| {
+        disk.fail_all(Operation::Sync, Some(ErrorKind::Other));
+        std::thread::scope(|scope| {
+            scope.spawn(|| drop(edge.add("more", 1))); // In doubt until the disk is back; or refused.
+            for _ in 0..3 {
+                let failed = if retires { edge.retire(soon).is_err() } else { edge.flush(soon).is_err() };
+                assert!(failed, "retires: {retires}");
+            }
+            disk.fail_all(Operation::Sync, None);
+        });
+    };
+    fails(&edge, false);
+    sites[0].always(None);
+    // The second site has not heard of it: the last words are not confirmed.
+    edge.retire(Duration::from_secs(1)).unwrap_err();
+    fails(&edge, true);
+    drop(edge);
+    let edge = open();
+    assert!(edge.status().unwrap().is_retiring, "the state is there");
+    Site::talk(&sites);
+    edge.retire(LONG).unwrap();
+    assert_eq!(sites[0].value("hits"), 3);
 }
 
 #[test]

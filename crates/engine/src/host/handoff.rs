@@ -130,9 +130,9 @@ impl<L: Log, T: Table> Host<L, T> {
         self.live_shard(id).is_some_and(|shard| shard.is_heard(key))
     }
 
-    /// What a relay or an edge has not handed over.
-    pub fn not_handed_over(&mut self, id: ShardId) -> Open {
-        self.live_shard(id).map(|shard| shard.open()).unwrap_or_default()
+    /// What a relay or an edge has not handed over. `None`: that is not known, because the store of the shard is in trouble.
+    pub fn not_handed_over(&mut self, id: ShardId) -> Option<Open> {
+        self.live_shard(id).map(|shard| shard.open())
     }
 
     /// What a relay or an edge has sent to each server and of which it is not known that it has arrived.

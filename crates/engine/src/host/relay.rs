@@ -2,7 +2,7 @@
 
 use quipu_storage::{Log, ShardId, Table};
 
-use super::{Host, load};
+use super::{Host, State, load};
 use crate::{
     Moment, Refusal, Reply, Ticket,
     handoff::{Adoption, Estate, Name, RetireError, Retirement, Round, Server},
@@ -71,7 +71,8 @@ impl<L: Log, T: Table> Host<L, T> {
     /// How it stands with a relay's retirement.
     pub fn retirement(&self, id: ShardId) -> Retirement {
         let running = self.shards.get(usize::from(id.0)).and_then(Option::as_deref);
-        running.map(|running| running.shard.retirement(id.0)).unwrap_or_default()
+        let live = running.filter(|running| matches!(running.state, State::Live));
+        live.map(|running| running.shard.retirement(id.0)).unwrap_or_default()
     }
 
     fn not_now(&mut self, id: ShardId, ticket: Ticket) {

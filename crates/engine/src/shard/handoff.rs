@@ -47,7 +47,10 @@ impl<'a> Rows<'a> {
         token: &Token<Name, Deltas>,
         deltas: &Deltas,
     ) -> Result<(), Overflow> {
-        let credited = match self.shard.has_room_to_note() || deltas.is_empty() {
+        let rules = self.shard.settings.rules;
+        // Should this be an old copy, its original may have counted the token, or count it yet.
+        let is_heard = !self.shard.is_unheard() || !rules.keep(Rule::HeardTakesTokens);
+        let credited = match is_heard && self.shard.has_room_to_note() || deltas.is_empty() {
             true => self.shard.credit(deltas, self.now),
             false => Err(Overflow),
         };
@@ -125,14 +128,17 @@ impl Shard {
             return Err(Refusal::Copy { of: visitor });
         }
         let folded = self.folded_len(shard);
+        let known_done = notice.as_ref().map(|notice| self.known_done(notice)).unwrap_or_default();
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
         let merged = handshake.merge(&mut rows, &view);
-        let keeps_notice = match (&merged, &notice) {
+        let has_acted = match (&merged, &notice) {
             (Ok(()), Some(notice)) => handshake.keep_notice(&mut rows, notice),
             _ => false,
         };
         let refused = rows.refused;
+        // An edge repeats its last words until they are confirmed: meanwhile others may have acted on them.
+        known_done.iter().for_each(|done| handshake.notice_done(done));
         self.desk.put_back(shard, handshake);
         match merged {
             Ok(()) => {}
@@ -167,6 +173,7 @@ impl Shard {
         let mut luggage = Luggage::new();
         // An edge sees at which servers its tokens are; it has few.
         view.retain_copies(|token| leaf && token.source == visitor || luggage.admits(token));
+        let keeps_notice = has_acted && notice.is_some_and(|notice| self.words_outlive_this_site(&notice));
         let passed_on = if leaf { None } else { self.answer_to_relay(visitor) };
         Ok(Answer { view, keeps_notice, refused, passed_on })
     }

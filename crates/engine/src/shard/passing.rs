@@ -4,13 +4,15 @@
 //! All of it may be forgotten, lost and repeated: whoever keeps a token or last words says so again until it is told that
 //! they have arrived.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use quipu_crdt::handoff::Handshake;
 
 use super::{Shard, handoff::Rows};
 use crate::{
     EXCHANGE_BYTES_MAX, Membership, Moment, Rule, SiteId,
     coverage::{Branch, reached},
-    handoff::{Answer, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
+    handoff::{Answer, Deltas, Guest, Key, Name, Notice, NoticeDone, PassedOn, Token, TokenName},
 };
 
 /// What is kept is passed on again after so many milliseconds,
@@ -33,6 +35,8 @@ pub(super) struct Passing {
     closed: VecDeque<TokenName>,
     /// And who has acted on whose last words.
     done: VecDeque<NoticeDone>,
+    /// Edges whose last words another site keeps, too, and which.
+    kept: BTreeMap<Name, SiteId>,
 }
 
 #[derive(Debug, Default)]
@@ -44,6 +48,8 @@ struct Other {
     /// What it is to be told.
     closed: Vec<TokenName>,
     done: Vec<NoticeDone>,
+    /// Edges whose last words it has passed on, and are kept here.
+    kept: Vec<Name>,
     /// Something is kept for it.
     keeps: bool,
     /// Something is kept for a relay.
@@ -82,7 +88,8 @@ impl Passing {
     fn take(&mut self, name: Name) -> PassedOn {
         let Some(other) = self.others.get_mut(&name) else { return PassedOn::default() };
         let (closed, done) = (std::mem::take(&mut other.closed), std::mem::take(&mut other.done));
-        PassedOn { closed, done, ..PassedOn::default() }
+        let kept = std::mem::take(&mut other.kept);
+        PassedOn { closed, done, kept: (!kept.is_empty()).then_some(kept), ..PassedOn::default() }
     }
 
     /// Remembers what has arrived: another one that still keeps it would else bring it again and again.
@@ -163,10 +170,11 @@ impl Shard {
             })
         };
         let is_for_relay = |target: Name| target.site().is_none();
-        let keeps = self.keeps_for(is_for_site);
-        let keeps_widely = self.keeps_for(is_for_relay);
         let goes = |target| is_due && is_for_site(target) || is_widely_due && is_for_relay(target);
-        self.collect_kept(goes, goes, passed_on);
+        let is_alone = |notice: &Notice| self.has_words_alone(notice);
+        let keeps = self.keeps_for(is_for_site, is_alone);
+        let keeps_widely = self.keeps_for(is_for_relay, |_| false);
+        self.collect_kept(goes, goes, |notice| is_due && is_alone(notice), passed_on);
         let other = self.passing.of(name);
         (other.keeps, other.keeps_widely) = (keeps, keeps_widely);
         if is_due && keeps {
@@ -177,19 +185,56 @@ impl Shard {
         }
     }
 
-    /// Is something kept here for such a target?
-    fn keeps_for(&self, target: impl Fn(Name) -> bool) -> bool {
+    /// Is something kept here for such a target, or such last words?
+    fn keeps_for(&self, target: impl Fn(Name) -> bool, words: impl Fn(&Notice) -> bool) -> bool {
         self.desk.handshakes().any(|(_, handshake)| {
             handshake.cached().any(|token| target(token.target))
-                || handshake.notices().any(|(_, pending)| pending.iter().any(|server| target(*server)))
+                || handshake
+                    .notices()
+                    .any(|(notice, pending)| pending.iter().any(|server| target(*server)) || words(notice))
         })
     }
 
-    /// Of what is kept here, the tokens for such targets and the last words for such servers, as much as should go at once.
+    /// Has this site alone the tokens of these last words, as far as it knows? An edge is not told that last words are kept
+    /// while that is so: should this site be lost, nobody would count them.
+    fn has_words_alone(&self, notice: &Notice) -> bool {
+        let peers = &self.links.peers;
+        if self.settings.transient.is_some() || peers.is_empty() {
+            return false;
+        }
+        let client = *notice.client();
+        let waits = |handshake: &Handshake<Name, Deltas>| {
+            let mut targets = notice.tokens().iter().map(|token| token.target);
+            targets.any(|server| handshake.is_pending(&NoticeDone { client, server }))
+        };
+        let is_kept = || self.passing.kept.get(&client).is_some_and(|site| peers.contains_key(site));
+        self.settings.rules.keep(Rule::LastWordsOutliveOne)
+            && self.desk.handshakes().any(|(_, handshake)| waits(handshake))
+            && !is_kept()
+    }
+
+    /// May an edge be told that its last words are kept here, or done? Its state is gone then. So another site must have
+    /// what they bring, should this one be lost: it keeps them, too, or knows that their tokens were taken.
+    pub(super) fn words_outlive_this_site(&mut self, notice: &Notice) -> bool {
+        if !self.settings.rules.keep(Rule::LastWordsOutliveOne) {
+            return true;
+        }
+        let is_alone = self.has_words_alone(notice);
+        self.links.restless |= is_alone;
+        let is_known = !is_alone && notice.tokens().iter().all(|token| self.may_say_closed(&token.name()));
+        if !is_known {
+            reached(Branch::LastWordsWait);
+        }
+        is_known
+    }
+
+    /// Of what is kept here, the tokens for such targets, the last words for such servers, and these last words, as much as
+    /// should go at once.
     fn collect_kept(
         &self,
         tokens_for: impl Fn(Name) -> bool,
         notices_for: impl Fn(Name) -> bool,
+        words: impl Fn(&Notice) -> bool,
         into: &mut PassedOn,
     ) {
         let mut luggage = Luggage::new();
@@ -198,7 +243,9 @@ impl Shard {
             let tokens = handshake.cached().filter(|token| travels && tokens_for(token.target));
             into.tokens.extend(tokens.filter(|token| luggage.admits(token)).cloned());
             let notices = handshake.notices();
-            let notices = notices.filter(|(_, pending)| pending.iter().any(|server| notices_for(*server)));
+            let notices = notices.filter(|(notice, pending)| {
+                pending.iter().any(|server| notices_for(*server)) || words(notice)
+            });
             let notices = notices.map(|(notice, _)| notice).filter(|notice| luggage.admits_notice(notice));
             into.notices.extend(notices.cloned());
         }
@@ -206,19 +253,21 @@ impl Shard {
 
     /// Takes in what another server passes on.
     pub(super) fn take_passed_on(&mut self, shard: u16, from: Name, passed_on: PassedOn, now: Moment) {
-        let PassedOn { mut tokens, closed, notices, done } = passed_on;
+        let PassedOn { mut tokens, closed, notices, done, kept } = passed_on;
+        if let Some((site, clients)) = from.site().zip(kept) {
+            self.hear_kept(site, clients);
+        }
         let mut closed_here = self.known_closed(&tokens);
         tokens.retain(|token| !closed_here.iter().any(|name| *name == token.name()));
         let mut names: Vec<Name> = tokens.iter().map(|token| token.source).collect();
         names.extend(closed.iter().map(|name| name.source));
         names.extend(notices.iter().map(|notice| *notice.client()));
         names.extend(done.iter().map(|done| done.client));
-        let is_meant = |done: &&NoticeDone| notices.iter().any(|notice| *notice.client() == done.client);
-        let known_done: Vec<NoticeDone> = self.passing.done.iter().filter(is_meant).cloned().collect();
+        let known_done: Vec<NoticeDone> = notices.iter().flat_map(|notice| self.known_done(notice)).collect();
         let folded = self.folded_len(shard);
         let mut handshake = self.desk.take(shard);
         let mut rows = Rows::taking(self, now);
-        let mut done_here = Vec::new();
+        let (mut done_here, mut kept_here) = (Vec::new(), Vec::new());
         for token in &tokens {
             reached(Branch::TokenPassedOn);
             closed_here.extend(handshake.take_passed_on(&mut rows, token));
@@ -231,7 +280,9 @@ impl Shard {
             known_done.iter().for_each(|done| handshake.notice_done(done));
             let client = *notice.client();
             let acted = notice.servers().iter().map(|server| NoticeDone { client, server: *server });
-            done_here.extend(acted.filter(|done| !handshake.is_pending(done)));
+            let (waits, acted): (Vec<_>, Vec<_>) = acted.partition(|done| handshake.is_pending(done));
+            kept_here.extend((!waits.is_empty()).then_some(client));
+            done_here.extend(acted);
         }
         let closed: Vec<TokenName> = closed.into_iter().filter(|name| handshake.token_closed(name)).collect();
         closed.iter().for_each(|_| reached(Branch::TokenClosed));
@@ -252,7 +303,22 @@ impl Shard {
         });
         self.is_heard_of(from, &closed, &done);
         // Also if there is nothing to tell yet: it waits for that.
-        self.passing.of(from).tell(&closed_here, &done_here);
+        let other = self.passing.of(from);
+        other.tell(&closed_here, &done_here);
+        if from.site().is_some() {
+            kept_here.truncate(TOLD_MAX - other.kept.len());
+            other.kept.append(&mut kept_here);
+        }
+    }
+
+    /// Another site keeps the last words of these edges, too.
+    fn hear_kept(&mut self, site: SiteId, clients: Vec<Name>) {
+        self.passing.kept.extend(clients.into_iter().map(|client| (client, site)));
+        if self.passing.kept.len() > REMEMBERED_MAX {
+            let notices = self.desk.handshakes().flat_map(|(_, handshake)| handshake.notices());
+            let here: BTreeSet<Name> = notices.map(|(notice, _)| *notice.client()).collect();
+            self.passing.kept.retain(|client, _| here.contains(client));
+        }
     }
 
     /// Of these tokens, those that are known to be closed elsewhere.
@@ -260,6 +326,12 @@ impl Shard {
         let closed = &self.passing.closed;
         let names = tokens.iter().filter(|_| !closed.is_empty()).map(Token::name);
         names.filter(|name| closed.contains(name)).collect()
+    }
+
+    /// Who is known to have acted on these last words.
+    pub(super) fn known_done(&self, notice: &Notice) -> Vec<NoticeDone> {
+        let done = self.passing.done.iter();
+        done.filter(|done| done.client == *notice.client()).cloned().collect()
     }
 
     /// How many slots are folded, at whatever desk here.
@@ -325,7 +397,7 @@ impl Shard {
         let mut passed_on = self.passing.take(relay);
         if self.desk.keeps_for_others() {
             // Tokens for it are in the view.
-            self.collect_kept(|_| false, |server| server == relay, &mut passed_on);
+            self.collect_kept(|_| false, |server| server == relay, |_| false, &mut passed_on);
         }
         (!passed_on.is_empty()).then(|| Box::new(passed_on))
     }
@@ -340,7 +412,7 @@ impl Shard {
         let mut passed_on = self.passing.take(parent);
         if self.keeps_for_parent(parent, is_chosen, now_ms) {
             let goes = |server| is_chosen || server == parent;
-            self.collect_kept(|target| is_chosen && target != parent, goes, &mut passed_on);
+            self.collect_kept(|target| is_chosen && target != parent, goes, |_| false, &mut passed_on);
             self.passing.of(parent).sent_ms = Some(now_ms);
         }
         (!passed_on.is_empty()).then(|| Box::new(passed_on))
@@ -355,7 +427,9 @@ impl Shard {
 
     fn keeps_for_parent(&self, parent: Name, is_chosen: bool, now_ms: u64) -> bool {
         let is_due = self.passing.others.get(&parent).is_none_or(|other| other.is_due(now_ms));
-        is_due && self.desk.keeps_for_others() && self.keeps_for(|target| is_chosen || target == parent)
+        is_due
+            && self.desk.keeps_for_others()
+            && self.keeps_for(|target| is_chosen || target == parent, |_| false)
     }
 
     /// What a relay learns of an answer besides what concerns itself.

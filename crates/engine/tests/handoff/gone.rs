@@ -1,8 +1,10 @@
 //! Tokens for a site that is gone: its heir counts those which it had not counted, and no others.
 
-use quipu_engine::{Action, Add, Membership, OperationId, Rule, Rules, Settings, SiteId};
+use quipu_engine::{
+    Action, Add, Membership, OperationId, Refusal, Reply, Rule, Rules, Settings, SiteId, Ticket,
+};
 
-use crate::world::Node;
+use crate::world::{Node, moment, shards};
 
 fn site(number: u16) -> SiteId {
     SiteId { number, incarnation: 0 }
@@ -133,12 +135,136 @@ fn an_edge_that_has_left_is_counted_too() {
     // Its last words are kept at the second site; the third is lost before it hears them.
     cluster.edge.retire();
     cluster.edge.exchange(&mut cluster.sites[1], true, cluster.now_ms);
+    cluster.talk(&[0, 1]);
+    cluster.edge.exchange(&mut cluster.sites[1], true, cluster.now_ms);
     assert_eq!(cluster.edge.open_handoffs().last_words, 0, "it may disappear");
     cluster.edge = Node::edge(2);
     cluster.lose_third();
     assert_eq!(cluster.values(), (5, 2));
     let stats = cluster.sites[1].host.handoff_stats();
     assert_eq!((stats.cached, stats.notices), (0, 0));
+}
+
+impl Cluster {
+    /// The edge's last words come to a site, as often as it takes until the edge may disappear; or it may not.
+    fn retires_at(&mut self, at: usize) -> bool {
+        for _ in 0..3 {
+            self.edge.exchange(&mut self.sites[at], true, self.now_ms);
+        }
+        self.edge.open_handoffs().last_words == 0
+    }
+}
+
+#[test]
+fn an_edge_may_disappear_when_a_second_site_knows_that_its_token_was_taken() {
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    // The third site counts the token, and nobody has heard of it.
+    assert!(!cluster.retires_at(2), "should this site be lost, the edge alone has it");
+    assert_eq!(cluster.sites[2].value(b"hits"), 5);
+    cluster.lose_third();
+    assert_eq!((cluster.values(), cluster.edge.open_handoffs().last_words), ((5, 2), 0));
+
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    assert!(!cluster.retires_at(2));
+    cluster.tell_once(2, 1);
+    assert!(!cluster.retires_at(2), "nobody has acknowledged it");
+    cluster.talk(&[1, 2]);
+    assert!(cluster.retires_at(2), "the first site is not needed for that");
+    cluster.edge = Node::edge(2);
+    cluster.lose_third();
+    assert_eq!(cluster.values(), (5, 2));
+}
+
+#[test]
+fn an_edge_may_disappear_when_a_second_site_keeps_its_last_words() {
+    let mut cluster = Cluster::new(Rules::default());
+    cluster.edge.retire();
+    // The token is for the third site, which hears nobody; the second one keeps it, and the first one hears the second.
+    assert!(!cluster.retires_at(1), "should this site be lost, the edge alone has it");
+    cluster.talk(&[0, 1]);
+    assert!(cluster.retires_at(1));
+    cluster.edge = Node::edge(2);
+    let membership = Membership {
+        epoch: 2,
+        members: [site(1), site(3)].into(),
+        joining: [].into(),
+        removed: [(site(2), site(1))].into(),
+    };
+    [0, 2].into_iter().for_each(|at| cluster.sites[at].follow(&membership));
+    cluster.talk(&[0, 2]);
+    for at in [0, 2] {
+        assert_eq!((cluster.sites[at].value(b"hits"), cluster.sites[at].value(b"misses")), (5, 2));
+        assert_eq!(cluster.sites[at].host.handoff_stats().notices, 0);
+    }
+}
+
+/// Two sites that have heard each other; the edge has a token for the first one, which is then started again.
+fn started_again(rules: Rules) -> (Node, Node, Node) {
+    let settings = Settings { rules, ..Settings::default() };
+    let sites = (1..=2).map(|number| Node::one_of_with(2, number, settings)).collect();
+    let mut cluster = Cluster { sites, edge: Node::edge(1), now_ms: 0 };
+    cluster.talk(&[0, 1]);
+    cluster.edge.add(b"hits", 5, 0);
+    cluster.edge.exchange(&mut cluster.sites[0], true, cluster.now_ms);
+    cluster.sites[0].restart(cluster.now_ms);
+    cluster.sites[1].connect_all();
+    cluster.edge.exchange(&mut cluster.sites[0], true, cluster.now_ms);
+    assert_eq!(cluster.edge.open_handoffs().tokens.len(), usize::from(cluster.sites[0].value(b"hits") == 0));
+    cluster.talk(&[0, 1]);
+    let Cluster { sites, edge, .. } = cluster;
+    let [one, two] = <[Node; 2]>::try_from(sites).ok().expect("two sites");
+    (one, two, edge)
+}
+
+#[test]
+fn a_site_that_was_started_counts_no_token_before_another_one_has_spoken_to_it() {
+    let (mut one, mut two, mut edge) = started_again(Rules::default());
+    assert_eq!((one.value(b"hits"), edge.open_handoffs().tokens.len()), (0, 1), "it may be an old copy");
+    edge.exchange(&mut one, true, 60_000);
+    assert_eq!((one.value(b"hits"), two.value(b"hits"), edge.open_handoffs().is_empty()), (5, 0, true));
+
+    let (mut one, _, _) = started_again(Rules::without(Rule::HeardTakesTokens));
+    assert_eq!(one.value(b"hits"), 5, "an old copy would have counted it, too");
+}
+
+/// A relay leaves what it keeps to the first site, while the third is away. Is it told that it may leave? And when the
+/// third is back?
+fn may_leave(rules: Rules) -> [bool; 2] {
+    let mut cluster = Cluster::new(rules);
+    let shard = shards().of(b"hits");
+    let (mut relay, heir) = (Node::relay(1), cluster.sites[0].server().name);
+    relay.host.stop_relay(shard).expect("it may");
+    relay.commit(0);
+    let mut asks = |cluster: &mut Cluster| {
+        relay.host.bequeath(shard, Ticket(0), heir);
+        let Some((_, Reply::Estate(estate))) = relay.commit(0).pop() else { panic!("an estate") };
+        cluster.sites[0].host.adopt(shard, Ticket(0), &estate, moment(cluster.now_ms));
+        match cluster.sites[0].commit(cluster.now_ms).pop() {
+            Some((_, Reply::Adopted(_))) => true,
+            Some((_, Reply::Refused(Refusal::NotTold { missing }))) => {
+                assert!(missing.contains(&site(3)) || !rules.keep(Rule::AdoptedIsToldByAll), "{missing:?}");
+                false
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    cluster.sites[0].host.disconnected(site(3));
+    asks(&mut cluster);
+    cluster.talk(&[0, 1]);
+    let while_away = asks(&mut cluster);
+    cluster.sites[0].host.connected(site(3));
+    cluster.sites[2].connect_all();
+    cluster.talk(&[0, 1, 2]);
+    [while_away, asks(&mut cluster)]
+}
+
+#[test]
+fn a_relay_may_leave_when_all_sites_know_who_answers_for_it() {
+    assert_eq!(may_leave(Rules::default()), [false, true]);
+    // Should the two that know be lost, the third would not.
+    assert_eq!(may_leave(Rules::without(Rule::AdoptedIsToldByAll)), [true, true]);
 }
 
 #[test]
@@ -201,6 +327,14 @@ fn each_rule_is_needed() {
     cluster.sites[1].follow(&membership);
     cluster.talk(&[0, 1]);
     assert_eq!(cluster.values(), (10, 4));
+
+    // Without it an edge disappears with a token that a site has counted which is lost, and nobody else knows.
+    let mut cluster = Cluster::new(Rules::without(Rule::LastWordsOutliveOne));
+    cluster.edge.retire();
+    assert!(cluster.retires_at(2));
+    cluster.edge = Node::edge(2);
+    cluster.lose_third();
+    assert_eq!(cluster.values(), (0, 0));
 
     // Without it an old copy would open slots under the clocks of others.
     let fresh = |rules| Node::one_of_with(2, 1, Settings { rules, ..Settings::default() });

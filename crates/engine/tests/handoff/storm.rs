@@ -236,9 +236,11 @@ fn what_an_edge_leaves_behind_when_it_retires_reaches_a_server_that_it_cannot() 
     edge.retire();
     assert!(edge.open_handoffs().last_words > 0);
     edge.exchange(&mut world.sites[1], true, 0);
-    assert_eq!(edge.open_handoffs().last_words, 0, "it may disappear");
+    assert!(edge.open_handoffs().last_words > 0, "no second site has them");
     assert_eq!(world.sites[0].host.handoff_stats().slots, 1);
     world.talk();
+    world.edges[0].exchange(&mut world.sites[1], true, 0);
+    assert_eq!(world.edges[0].open_handoffs().last_words, 0, "it may disappear");
     for site in &mut world.sites {
         assert_eq!(site.value(b"key"), 5);
         let stats = site.host.handoff_stats();

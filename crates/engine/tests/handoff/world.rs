@@ -235,7 +235,7 @@ impl Node {
     pub(crate) fn open_handoffs(&mut self) -> Open {
         let mut open = Open::default();
         for shard in self.shards.clone() {
-            let part = self.host.not_handed_over(shard);
+            let part = self.host.not_handed_over(shard).expect("its store works");
             open.pending += part.pending;
             open.tokens.extend(part.tokens);
             open.servers.extend(part.servers);

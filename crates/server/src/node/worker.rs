@@ -848,7 +848,8 @@ impl Worker {
         let leaving = self.mine().map(|shard| Leaving {
             shard,
             retirement: self.host.retirement(shard),
-            open: self.host.not_handed_over(shard),
+            // If its store is in trouble, the shard may not leave either.
+            open: self.host.not_handed_over(shard).unwrap_or_default(),
         });
         leaving.collect()
     }

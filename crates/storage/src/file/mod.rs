@@ -101,18 +101,25 @@ impl StateFile<SingleFile> {
     /// Makes a file of what stands before the damage. The damaged one stays beside it, under another name. Returns what
     /// was wrong.
     ///
-    /// What is made is like an old copy: what it has may have been handed over since.
-    pub fn repair(path: &Path) -> Result<Option<Damage>, StorageError> {
+    /// What is made is like an old copy: what it has may have been handed over since. So `mark` says so in its table, before
+    /// the file has the name of the damaged one.
+    pub fn repair<E: From<StorageError>>(
+        path: &Path,
+        mark: impl FnOnce(&FileTable<Nowhere>) -> Result<(), E>,
+    ) -> Result<Option<Damage>, E> {
         let Some(damage) = Self::examine(path)? else { return Ok(None) };
         let disk = SingleFile::at(path)?;
         let name = disk.name();
         let (file, bytes) = read_all(&disk, &name)?;
-        let Ok((read, _)) = reader::read_front(&bytes) else { return Err(damage.why) };
+        let Ok((read, _)) = reader::read_front(&bytes) else { return Err(damage.why.into()) };
         let failed = |error| StorageError::io(format!("setting {} aside", disk.describe(&name)), error);
         let aside = disk.path_of(&format!("{name}.damaged"));
         std::fs::copy(disk.path_of(&name), &aside).map_err(failed)?;
         std::fs::File::open(&aside).and_then(|aside| aside.sync_all()).map_err(failed)?;
-        Writer::make(disk, &name, file, read.image)?;
+        let draft = StateFile::of_image(read.image)?;
+        mark(&draft.table())?;
+        let image = std::mem::take(&mut lock(&draft.shared).image);
+        Writer::make(disk, &name, file, image)?;
         Ok(Some(damage))
     }
 }
@@ -144,6 +151,13 @@ impl StateFile<Nowhere> {
     /// One that is gone when it is dropped.
     pub fn in_memory() -> Result<Self, StorageError> {
         Self::on(Nowhere, "memory")
+    }
+
+    fn of_image(image: Image) -> Result<Self, StorageError> {
+        let file =
+            Nowhere.create("memory").map_err(|error| StorageError::io("making memory".to_owned(), error))?;
+        let (writer, image) = Writer::make(Nowhere, "memory", file, image)?;
+        Ok(Self { shared: Arc::new(Mutex::new(State { image, writer })) })
     }
 }
 

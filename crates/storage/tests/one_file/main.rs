@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fs, io::ErrorKind};
 
 use driver::{Driver, NAME, Promise, SHARDS, Step, shards};
 use quipu_storage::{
-    Batch, Flush, Outcome, ShardId, StorageError, Store,
+    Batch, Flush, Outcome, Row, ShardId, Slice, StorageError, Store, Table, Write,
     embedded::{Disk, DiskFile},
     file::{Ending, StateFile},
     testing::{
@@ -330,10 +330,25 @@ fn a_repair_keeps_what_can_be_read() {
     let damage = StateFile::examine(&path).unwrap().expect("damaged");
     assert!(damage.frames_kept > 0 && damage.bytes_lost > 0, "{damage:?}");
     assert_eq!(fs::read(&path).unwrap(), damaged, "examining changes nothing");
-    StateFile::repair(&path).unwrap();
+    // What cannot be marked as repaired is not put in its place.
+    let unmarked = StateFile::repair(&path, |_| Err::<(), _>(StorageError::Injected("no mark")));
+    assert!(unmarked.is_err());
+    assert_eq!(fs::read(&path).unwrap(), damaged);
+    let mark = Write {
+        slice: Slice::KEPT,
+        key: b"mark".to_vec(),
+        row: Row { version: 1, bytes: b"repaired".to_vec() },
+    };
+    let repaired = StateFile::repair(&path, |table| {
+        table.put(A, std::slice::from_ref(&mark))?;
+        assert_eq!(fs::read(&path).unwrap(), damaged, "it is marked before it is in place");
+        Ok::<_, StorageError>(())
+    });
+    repaired.unwrap().expect("damaged");
     assert_eq!(fs::read(folder.path().join("state.damaged")).unwrap(), damaged);
     assert!(StateFile::examine(&path).unwrap().is_none());
     let file = StateFile::open(&path).unwrap();
+    assert_eq!(file.table().get(A, Slice::KEPT, b"mark").unwrap(), Some(mark.row));
     assert_eq!(Store::new(file.log(), file.table()).open(A).unwrap().records.len(), 1);
 }
 

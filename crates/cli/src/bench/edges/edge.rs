@@ -153,7 +153,7 @@ impl Edge {
         let mut done = Done::default();
         for _ in 0..EXCHANGES_MAX {
             done.add(self.visit(agent)?);
-            let open = self.host.not_handed_over(SHARD);
+            let Some(open) = self.host.not_handed_over(SHARD) else { continue };
             if open.is_empty() && open.servers.is_empty() {
                 return Ok(done);
             }

@@ -83,7 +83,8 @@ impl Replica {
         let mut all = Open::default();
         let Some(host) = &mut self.host else { return all };
         for shard in shards {
-            let Open { pending, tokens, servers, last_words } = host.not_handed_over(shard);
+            let open = host.not_handed_over(shard).unwrap_or_default();
+            let Open { pending, tokens, servers, last_words } = open;
             all.pending += pending;
             for (name, counters) in tokens {
                 *all.tokens.entry(name).or_default() += counters;
@@ -94,11 +95,17 @@ impl Replica {
         all
     }
 
+    /// Have all servers that an edge has to tell heard its last words? Not if its store cannot say so.
+    pub(in crate::system) fn has_spoken(&mut self) -> bool {
+        let open = self.host.as_mut().and_then(|host| host.not_handed_over(EDGE));
+        open.is_some_and(|open| open.last_words == 0)
+    }
+
     /// Is something stored that says that it is to leave?
     pub(super) fn is_leaving(&mut self) -> bool {
         let shards = self.own_shards();
         let Some(host) = &mut self.host else { return false };
-        shards.iter().any(|shard| host.not_handed_over(*shard).last_words > 0)
+        shards.iter().any(|shard| host.not_handed_over(*shard).is_some_and(|open| open.last_words > 0))
             || shards.iter().any(|shard| host.retirement(*shard).is_stopped)
     }
 

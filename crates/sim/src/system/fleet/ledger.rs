@@ -59,6 +59,8 @@ struct Sent {
     copies: BTreeSet<Name>,
     /// A server died with it, or could not count it: it may have it.
     perhaps: bool,
+    /// The last words of its source have it, and a site has said that it keeps them.
+    is_left: bool,
 }
 
 /// What the edges and relays together have brought to a counter.
@@ -131,7 +133,15 @@ impl Ledger {
             is_taken: false,
             copies: BTreeSet::new(),
             perhaps: false,
+            is_left: false,
         });
+    }
+
+    /// A site has said that it keeps last words of which these are tokens.
+    pub(in crate::system) fn left(&mut self, token: TokenKey) {
+        if let Some(sent) = self.tokens.get_mut(&token) {
+            sent.is_left = true;
+        }
     }
 
     /// A server has said that it has a token; its stream is this far.
@@ -170,11 +180,12 @@ impl Ledger {
     }
 
     /// By counter, what must have come to the sites by now, and what may have. Rows of bounded counters may have come ahead
-    /// of the stream of a site that is gone.
+    /// of the stream of a site that is gone. So many sites have lost their disks.
     pub(in crate::system) fn balance(
         &self,
         standing: impl Fn(Name, u16) -> Standing,
         is_bounded: impl Fn(usize) -> bool,
+        lost: usize,
     ) -> BTreeMap<usize, Balance> {
         let mut all: BTreeMap<usize, Balance> = BTreeMap::new();
         for life in self.lives.values().filter(|life| life.ended != Some(Ended::Lost)) {
@@ -188,8 +199,15 @@ impl Ledger {
         for (token, sent) in &self.tokens {
             let ended = self.lives.get(&sent.source).and_then(|life| life.ended);
             let was_in = if ended == Some(Ended::Lost) { Fate::Not } else { Fate::Counted };
-            let fate = sent.fate(ended, standing(token.2, token.1), &|name| standing(name, token.1));
-            let is_gone = standing(token.2, token.1) != Standing::There;
+            let target = standing(token.2, token.1);
+            // What an edge has left to a site outlives any one site.
+            let is_safe = ended == Some(Ended::Retired) && sent.is_left && lost < 2;
+            let is_orphaned = matches!(target, Standing::Orphaned { .. });
+            let fate = match is_safe && !is_orphaned {
+                true => Fate::Counted,
+                false => sent.fate(ended, target, &|name| standing(name, token.1)),
+            };
+            let is_gone = target != Standing::There;
             for (key, amount) in &sent.deltas {
                 let balance = all.entry(*key).or_default();
                 let may_be_ahead = fate == Fate::Not && is_gone && is_bounded(*key);

@@ -1,5 +1,6 @@
 //! An edge or a relay: its disk, its processes, and what it knows of others.
 
+use super::ledger::TokenKey;
 use super::plan::Who;
 use crate::core::Millis;
 use crate::system::calls::unix_ms;
@@ -11,7 +12,7 @@ use quipu_engine::handoff::{Name, Open, Opening, RELAY_TIER, Server, Transient, 
 use quipu_engine::{Host, Moment, Released, Reply, Settings, Shards, Ticket};
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An edge is one shard.
 pub(super) const EDGE: ShardId = ShardId(0);
@@ -105,6 +106,8 @@ pub(in crate::system) struct Replica {
     pub(in crate::system) still: u32,
     /// An edge's last words are stored.
     pub(in crate::system) has_retired: bool,
+    /// The tokens in them, as far as they were said.
+    pub(in crate::system) last_words: BTreeSet<TokenKey>,
     /// What it has shown of counters that only grow, and counted since, in this process.
     pub(in crate::system) shown: BTreeMap<usize, i64>,
 }
@@ -154,6 +157,7 @@ impl Replica {
             last_open: Open::default(),
             still: 0,
             has_retired: false,
+            last_words: BTreeSet::new(),
             shown: BTreeMap::new(),
         }
     }
@@ -175,6 +179,7 @@ impl Replica {
         self.memory = Memory::new();
         self.openings = 0;
         self.stage = Stage::Active;
+        self.last_words.clear();
         self.known.clear();
     }
 

@@ -33,7 +33,7 @@ impl World {
             return;
         }
         if replica.is_edge() {
-            if replica.has_retired && replica.open().last_words == 0 {
+            if replica.has_retired && replica.has_spoken() {
                 self.end_replica(at, Ended::Retired);
                 self.queue.push(NEXT_EDGE_MS, Event::Fleet(Happening::Come { replica: at }));
             }
@@ -123,7 +123,8 @@ impl World {
     /// What edges and relays have brought to each counter.
     pub(in crate::system) fn brought(&self) -> BTreeMap<usize, Balance> {
         let is_bounded = |key: usize| self.pool.keys[key].kind == Kind::Bounded;
-        self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard), is_bounded)
+        let lost = self.dead.len();
+        self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard), is_bounded, lost)
     }
 
     /// What is kept for those who hand over, and must not be any more.

@@ -7,7 +7,7 @@ use crate::system::history::Note;
 use crate::system::site::Site;
 use crate::system::world::World;
 use quipu_engine::handoff::{
-    BadAnswer, Estate, Name, Round, Server, Visit,
+    BadAnswer, Estate, Name, Notice, Round, Server, Visit,
     exchange::{Exchange, Exchanged, Left, ShardAnswer, Taken},
 };
 use quipu_storage::ShardId;
@@ -129,6 +129,9 @@ impl World {
                 let after = self.position_of(token.target, *shard);
                 self.fleet.ledger.sent(key, &token.value, after);
             }
+            let tokens = visit.notice.iter().flat_map(Notice::tokens);
+            let keys = tokens.map(|token| (token.source, *shard, token.target, token.slot.target_clock));
+            self.fleet.replicas[at].last_words.extend(keys);
             if visit.view.wants_slot() {
                 self.fleet.ledger.asks(*visit.view.to(), *shard, name);
             }
@@ -227,7 +230,13 @@ impl World {
         for (shard, answer) in answers {
             let problem = match answer {
                 ShardAnswer::Visited(answer) => match replica.answered(shard, found, &answer, now) {
-                    Ok(()) => continue,
+                    Ok(()) => {
+                        let tokens = replica.last_words.iter().filter(|token| token.1 == shard);
+                        if answer.keeps_notice && found.tier == 0 {
+                            tokens.for_each(|token| self.fleet.ledger.left(*token));
+                        }
+                        continue;
+                    }
                     Err(bad @ (BadAnswer::Copy | BadAnswer::OtherServer)) => bad.to_string(),
                 },
                 ShardAnswer::Copy => BadAnswer::Copy.to_string(),
