@@ -254,6 +254,112 @@ fn what_was_told_as_settled_is_told_through_any_number_of_restarts() {
     assert!(told.iter().any(|said| *said != told[0]), "the wrong variant changes its mind");
 }
 
+/// What a site says of an operation as soon as that is settled; and after it was started again then, alone.
+fn asked_again_alone(world: &mut World, at: usize) -> [Outcome; 2] {
+    let mut before = world.outcome(at, b"k", b"x");
+    for _ in 0..20_000 {
+        if matches!(before, Outcome::Counted(_)) {
+            break;
+        }
+        world.step();
+        before = world.outcome(at, b"k", b"x");
+    }
+    for other in (0..world.sites.len()).filter(|other| *other != at) {
+        world.crash(other);
+    }
+    world.crash(at);
+    world.start(at);
+    [before, world.outcome(at, b"k", b"x")]
+}
+
+/// Each of these settles an operation that was counted at another site or at this one, and asks `at` of it.
+fn settled_and_asked_again(rule: Option<Rule>) -> Vec<[Outcome; 2]> {
+    let mut told = Vec::new();
+    // Acknowledged by all, at the site that counted it and at the other one.
+    for at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.add_once(0, b"k", 5, b"x");
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // Counted at both, and taken back.
+    for at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.link(0, 1, false);
+        world.add_once(0, b"k", 5, b"x");
+        world.add_once(1, b"k", 5, b"x");
+        world.link(0, 1, true);
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // Counted at a site that hears nothing and is removed: of those that stay one is the heir, and one learns it.
+    for at in [0, 1] {
+        let mut world = World::new(3, 1, without(rule));
+        world.pass(50);
+        world.cut.extend([(site(1), site(3)), (site(2), site(3))]);
+        world.add_once(2, b"k", 5, b"x");
+        world.pass(50);
+        world.crash(2);
+        remove_third(&mut world);
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // All others are removed.
+    for counted_at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.pass(50);
+        world.cut.insert(if counted_at == 0 { (site(2), site(1)) } else { (site(1), site(2)) });
+        world.add_once(counted_at, b"k", 5, b"x");
+        world.pass(50);
+        world.crash(1);
+        let mut membership = world.membership();
+        membership.epoch += 1;
+        membership.members.remove(&site(2));
+        membership.removed.insert(site(2), site(1));
+        world.set_membership(membership);
+        told.push(asked_again_alone(&mut world, 0));
+    }
+    told
+}
+
+fn remove_third(world: &mut World) {
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(3));
+    membership.removed.insert(site(3), site(2));
+    world.set_membership(membership);
+}
+
+#[test]
+fn what_was_told_as_settled_is_told_by_a_site_that_has_stored_nothing_else() {
+    for (case, [before, after]) in settled_and_asked_again(None).into_iter().enumerate() {
+        assert!(matches!(before, Outcome::Counted(_)), "case {case}: {before:?}");
+        assert_eq!(before, after, "case {case}");
+    }
+    let wrong = settled_and_asked_again(Some(Rule::SettledIsStored));
+    let changed = wrong.iter().enumerate().filter(|(_, [before, after])| before != after);
+    let changed: Vec<usize> = changed.map(|(case, _)| case).collect();
+    assert_eq!(changed, [0, 1, 3, 4, 5, 7], "the wrong variant changes its mind");
+}
+
+#[test]
+fn what_is_settled_costs_a_busy_site_few_records() {
+    let mut world = World::new(2, 1, Settings::default());
+    for number in 0..2_000 {
+        world.add_once(0, b"k", 1, format!("id{number}").as_bytes());
+        if number % 20 == 0 {
+            world.step();
+        }
+    }
+    world.pass(5_000);
+    assert_eq!(world.open_entries(), 0);
+    let records: Vec<u64> = world.sites.iter().map(|site| site.records).collect();
+    // Each of the operations has a record of its own here.
+    assert!(records[0] < 2_100, "{records:?}");
+    assert!(records[1] < 200, "{records:?}");
+    let before = records;
+    world.pass(5_000);
+    let records: Vec<u64> = world.sites.iter().map(|site| site.records).collect();
+    assert_eq!(records, before, "nothing happens");
+}
+
 #[test]
 fn what_is_taken_back_or_used_again_after_the_window_is_no_suspicion() {
     let window = Window::new(5_000, WindowMode::Exact, 1e-6).expect("a window");
