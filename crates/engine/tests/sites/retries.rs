@@ -147,6 +147,40 @@ fn no_row_arrives_without_the_ids_that_it_includes() {
     assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(3)])], "and the books show it");
 }
 
+#[test]
+fn rows_wait_until_their_ids_fit_into_a_message() {
+    const IDS: usize = 25_000;
+    let mut world = World::new(3, 1, Settings { unsettled_max: 3 * IDS, ..Settings::default() });
+    let keys: [&[u8]; 2] = [b"one", b"two"];
+    keys.iter().for_each(|key| create(&mut world, 0, key, 10));
+    world.pass(1_000);
+    world.link(0, 2, false);
+    world.link(1, 2, false);
+    let id = |number: usize| format!("id{number}").into_bytes();
+    for key in keys {
+        for number in 0..IDS {
+            assert!(matches!(world.add_once(1, key, 1, &id(number)), Reply::Added(_)));
+        }
+    }
+    world.pass(5_000);
+    // The rows of both counters are one small piece of site 1's stream, and include all that site 2 has counted.
+    keys.iter().for_each(|key| drop(world.add(0, key, 1)));
+    world.pass(100);
+    world.link(0, 2, true);
+    for key in keys {
+        while world.get(2, key) != Some(IDS as i64 + 11) {
+            world.step();
+        }
+        for number in 0..IDS {
+            let outcome = world.outcome(2, key, &id(number));
+            assert!(matches!(outcome, Outcome::Provisional(_)), "{number}: {outcome:?}");
+        }
+    }
+    world.heal();
+    assert_eq!(world.open_entries(), 0);
+    world.check_books();
+}
+
 fn saturating(amount: i64, lower: Option<i64>, beyond: Beyond) -> Add {
     Add { lower, beyond, ..Add::of(amount) }
 }
