@@ -29,8 +29,8 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
-    TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots StoppedIsInDoubt FindingsStay
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored SweepsReachAsFar
+    AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots StoppedIsInDoubt FindingsStay
     HeardTakesTokens LastWordsOutliveOne AdoptedIsToldByAll
 );
 
@@ -86,6 +86,7 @@ branches! {
     PartGap: "streams: a part arrives before what it follows",
     PartKnown: "streams: a part arrives that is known",
     PartOfNewcomer: "streams: a part of a newcomer that is not known here yet is left out",
+    CarriedLater: "streams: the ids that come with a row do not fit into the message",
     PartCapped: "streams: a part does not hold all that the peer lacks",
     PartOfOther: "streams: a part of another site's stream is passed on",
     EntryCarried: "streams: an entry arrives with a row, before its own stream",

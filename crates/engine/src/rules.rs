@@ -91,6 +91,9 @@ pub enum Rule {
     ZeroIsNoOutcome,
     /// Entries that were settled before a checkpoint stay settled. *Without:* a process that starts settles them again.
     SettledStaySettled,
+    /// That operations are settled is stored before anybody is told. *Without:* with the next change; a process that starts
+    /// before that tells of them as provisional, or as cancelled.
+    SettledIsStored,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites

@@ -379,6 +379,24 @@ fn ids_without_their_rules_are_caught() {
     Variant::of(Rule::UnsettledAreKept, Plan::of).is_caught();
 }
 
+/// Sites die while hardly anybody writes, and are asked before and after that what became of operations.
+fn asking_again(seed: u64) -> Plan {
+    let plan = Plan::drawn(seed, Some(2), Edition::Third);
+    let work = Work { mix: Mix { ids: 1, ..NOTHING }, think_ms: 100, loss: 0.0, ..plan.work };
+    let crash = |number: usize| Planned {
+        at_ms: 500 + 97 * number as u64,
+        trouble: Trouble::Crash { site: number % 2, away_ms: 20 },
+    };
+    let troubles = (0..60).map(crash).collect();
+    Plan { clients: 3, active_ms: 8_000, window_ms: 600_000, work, troubles, fleet: Fleet::NONE, ..plan }
+}
+
+#[test]
+fn outcomes_that_are_not_settled_any_more_are_caught() {
+    no_failure(0..10, asking_again);
+    Variant::of(Rule::SettledIsStored, asking_again).is_caught();
+}
+
 #[test]
 fn entries_before_their_rows_are_caught() {
     no_failure(0..2, |seed| Plan { clients: 60, ..backlog(seed) });

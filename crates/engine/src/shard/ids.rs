@@ -355,7 +355,7 @@ impl Shard {
             if number > acknowledged || !self.is_resolved(entry, acknowledged) {
                 break;
             }
-            self.retire(own, number, now);
+            self.retire_from_now_on(own, number, now);
         }
         let own = self.links.own_mut();
         let open = own.open.keys().next().map_or(u64::MAX, |number| number - 1);
@@ -375,12 +375,9 @@ impl Shard {
 
     /// Settles what is open when nobody is left.
     pub(crate) fn settle_alone(&mut self, now: Moment) {
-        let open = |shard: &Self| shard.links.origins.values().map(|origin| origin.open.len()).sum::<usize>();
-        let before = open(self);
         reached(Branch::SettledAlone);
         self.settle_removed(now);
         self.settle(now);
-        self.moved |= open(self) < before;
     }
 
     /// Has everybody who counted the operation, but one, taken that back? And does everybody know?
@@ -419,8 +416,15 @@ impl Shard {
         origin.settled = settled;
         let numbers: Vec<u64> = origin.open.range(..=settled).map(|(number, _)| *number).collect();
         for number in numbers {
-            self.retire(site, number, now);
+            self.retire_from_now_on(site, number, now);
         }
+    }
+
+    /// An entry is settled. The batch stores that, even if nothing else has changed: from then on an answer may say so.
+    /// Returns as [`Self::retire`].
+    pub(super) fn retire_from_now_on(&mut self, site: SiteId, number: u64, now: Moment) -> Option<Operation> {
+        self.moved |= self.settings.rules.keep(Rule::SettledIsStored);
+        self.retire(site, number, now)
     }
 
     /// What was stored as open and is settled since goes where it belongs.
@@ -445,8 +449,8 @@ impl Shard {
         counts.next().filter(|_| *of != site).map(|(of, it)| (of, it.number))
     }
 
-    /// An entry is settled: a count goes to those that are remembered for the window.
-    pub(super) fn retire(&mut self, site: SiteId, number: u64, now: Moment) {
+    /// An entry is settled: a count goes to those that are remembered for the window. Returns what is remembered.
+    pub(super) fn retire(&mut self, site: SiteId, number: u64, now: Moment) -> Option<Operation> {
         let own = self.settings.site;
         if let Some((of, count)) = self.taken_back_by(site, number) {
             // The heir has seen that all have both: the count goes first.
@@ -457,7 +461,7 @@ impl Shard {
         // What took it back may have been settled, and forgotten, before this site heard of it.
         let is_cancelled = hash
             .is_some_and(|hash| self.links.is_cancelled(hash, site) || self.links.is_kept_below(hash, site));
-        let Some(entry) = self.links.remove(site, number) else { return };
+        let entry = self.links.remove(site, number)?;
         if let Some(origin) = self.links.origins.get_mut(&site)
             && origin.stored.remove(&number)
         {
@@ -465,19 +469,24 @@ impl Shard {
         }
         let count = match entry.what {
             What::Counted(count) => count,
-            What::Taken(taken) => return self.close_slot(taken),
-            What::Cancelled(_) => return,
+            What::Taken(taken) => {
+                self.close_slot(taken);
+                return None;
+            }
+            What::Cancelled(_) => return None,
         };
         if is_cancelled {
             reached(Branch::CancelledRetires);
             self.findings.taken_back(entry.hash.half(), site);
-            return;
+            return None;
         }
         let Count { amount, applied, value, made_ms, .. } = count;
         let expires_ms = self.operations.expiry_of_settled(made_ms, now);
         let counted = Counted { amount, applied, value, expires_ms, site: elsewhere(site, own), made_ms };
-        self.operations.remember(Operation { hash: entry.hash, counted }, now.elapsed_ms);
+        let operation = Operation { hash: entry.hash, counted };
+        self.operations.remember(operation, now.elapsed_ms);
         self.note_slice(expires_ms);
+        Some(operation)
     }
 
     /// The rows that keep the entries which are not settled, and the end of those that the last checkpoint has seen go.

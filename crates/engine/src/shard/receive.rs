@@ -464,7 +464,10 @@ impl Shard {
                 if are_all_here && all_have_it && others_are_cancelled && !self.is_taken_in_part(site, number)
                 {
                     reached(Branch::SettledRemoved);
-                    self.retire(site, number, now);
+                    let settled = self.retire_from_now_on(site, number, now);
+                    // Others of its operations may be open: no position says which ones are settled.
+                    let stored = settled.filter(|_| self.settings.rules.keep(Rule::SettledIsStored));
+                    self.counted.extend(stored);
                 }
             }
         }

@@ -9,20 +9,23 @@ use hashbrown::HashSet;
 use super::Shard;
 use crate::{
     EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message, Rule, SiteId,
+    counter::Counter,
     counters::Index,
     coverage::{Branch, reached},
     entry::Entry,
     links::{
-        AheadRow, Carried, CarriedEntry, Changed, Hearsay, Origin, PartAround, Received, Rows, SharedPart,
-        StreamRuns, Sweep, Swept, WireRow,
+        AheadRow, Carried, CarriedEntry, Changed, Hearsay, Links, Origin, PartAround, Received, Rows,
+        SharedPart, StreamRuns, Sweep, Swept, WireRow,
     },
 };
 
 /// So many bytes of rows and entries go into one message, about. What does not fit comes later.
 const PARTS_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 8;
-/// So many entries are carried with rows, about. (Of one counter alone there may be more: then the rest is left out, and if
+/// So many entries are carried with the rows of a message. (Of one counter alone there may be more: then the rest is left out, and if
 /// all who have it are lost before it has come, the receiver has a row without some of its ids.)
 const CARRIED_MAX: usize = MESSAGE_BYTES_MAX / 2 / CARRIED_BYTES;
+/// So many of them with a piece of a sweep.
+pub(super) const SWEEP_CARRIED_MAX: usize = CARRIED_MAX / 2;
 /// What a carried entry takes, about.
 const CARRIED_BYTES: usize = 48;
 /// So many rows are fetched, and have memory set aside for them, before a part is written.
@@ -61,7 +64,20 @@ struct MadeFor {
     site: SiteId,
     from: u64,
     swept: u64,
-    room: usize,
+    room: Room,
+}
+
+/// What is left for parts in a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Room {
+    /// Bytes of rows and entries.
+    bytes: usize,
+    /// Entries that are carried with rows.
+    carried: usize,
+}
+
+fn carried_entry(site: SiteId, entry: &Entry) -> CarriedEntry {
+    CarriedEntry { site, number: entry.number, hash: entry.hash, what: entry.what.clone() }
 }
 
 /// A piece of a stream for a peer.
@@ -69,7 +85,15 @@ struct MadeFor {
 struct MadePart {
     part: SharedPart,
     /// Counters whose rows in it may include entries that it does not have.
-    ahead: Vec<Index>,
+    ahead: Vec<Ahead>,
+}
+
+/// A counter whose row in a part may include entries that the part does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ahead {
+    index: Index,
+    /// Entries of any site. If not, of the site whose stream it is.
+    of_all: bool,
 }
 
 /// The part that was made last.
@@ -77,7 +101,7 @@ struct MadePart {
 pub(super) struct LastPart {
     made_for: MadeFor,
     made: MadePart,
-    room_left: usize,
+    room_left: Room,
 }
 
 impl Shard {
@@ -155,13 +179,25 @@ impl Shard {
             self.wake(pace_ms);
             return None;
         }
-        let parts = if is_unheard { Vec::new() } else { self.parts_for(site, whole, now_ms) };
-        let has_part = |origin: SiteId| parts.iter().any(|made| made.part.origin() == origin);
+        let mut carried = Vec::new();
+        let swept_rows = sweep.iter().flat_map(|sweep| &sweep.rows);
+        let with_sweep = swept_rows.map(|row| self.entries_of(&row.key)).sum::<usize>().min(CARRIED_MAX);
+        let mut carried_left = CARRIED_MAX - with_sweep;
+        let mut parts = match is_unheard {
+            true => Vec::new(),
+            false => self.parts_for(site, whole, (&mut carried, &mut carried_left), now_ms),
+        };
+        let has_part = |origin: SiteId| parts.iter().any(|made: &MadePart| made.part.origin() == origin);
         // All rows go with what follows them, if they fit into a message: nobody must be left with rows and without the
         // entries that they include, should this site be lost. Not now, if too much is under way.
         let is_held = whole.is_some_and(|(origin, _)| !has_part(origin));
         if is_held {
             reached(Branch::SweepHeld);
+            if parts.is_empty() {
+                // What was kept free for it may be what they need.
+                carried_left = CARRIED_MAX;
+                parts = self.parts_for(site, None, (&mut carried, &mut carried_left), now_ms);
+            }
         }
         let sweep = sweep.filter(|_| !is_held);
         let has_news = !parts.is_empty() || is_asked || passed_on.is_some() || sweep.is_some();
@@ -170,7 +206,9 @@ impl Shard {
             self.wake_for(site, &reasons, is_held);
             return None;
         }
-        let carried = self.carried_for(site, &parts, sweep.as_ref());
+        if let Some(sweep) = &sweep {
+            self.carry_with_sweep(site, sweep, &parts, (&mut carried, carried_left + with_sweep));
+        }
         let streams = parts.iter().map(|made| made.part.origin());
         let runs = self.runs_of(streams.chain(sweep.iter().map(|sweep| sweep.origin)));
         let tables = self.tables_in(parts.iter().map(|made| &made.part));
@@ -200,11 +238,18 @@ impl Shard {
 
     /// The pieces of streams that a peer lacks, as far as they fit into a message. They are on their way from now on. With
     /// them go all rows of a stream up to a position, if these are `whole`.
-    fn parts_for(&mut self, site: SiteId, whole: Option<(SiteId, u64)>, now_ms: u64) -> Vec<MadePart> {
+    /// The entries that their rows include are `carried`, as many as are left.
+    fn parts_for(
+        &mut self,
+        site: SiteId,
+        whole: Option<(SiteId, u64)>,
+        (carried, carried_left): (&mut Vec<Carried>, &mut usize),
+        now_ms: u64,
+    ) -> Vec<MadePart> {
         let mut parts = Vec::new();
         // Without the rule that is tried with less.
         let is_kept = self.settings.rules.keep(Rule::RowsBeforeEntries);
-        let mut room = if is_kept { PARTS_BYTES_MAX } else { EXCHANGE_BYTES_MAX };
+        let mut bytes = if is_kept { PARTS_BYTES_MAX } else { EXCHANGE_BYTES_MAX };
         for stream in self.streams_for(site) {
             let Some(origin) = self.links.origins.get(&stream) else { continue };
             let Some(peer) = self.links.peers.get_mut(&site) else { continue };
@@ -217,8 +262,17 @@ impl Shard {
                 continue;
             }
             let end = origin.position;
+            let mut room = Room { bytes, carried: *carried_left };
             let made = self.shared_part(stream, from, swept, &mut room);
             let to = made.part.to();
+            if to == from {
+                // The ids that come with its first row do not fit any more.
+                reached(Branch::CarriedLater);
+                self.links.restless = true;
+                break;
+            }
+            bytes = room.bytes;
+            self.carry_with_part(site, &made, (carried, carried_left));
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
@@ -226,7 +280,7 @@ impl Shard {
                 reached(Branch::PartOfOther);
             }
             parts.push(made);
-            if to != end {
+            if to != end || bytes == 0 {
                 reached(Branch::PartCapped);
                 self.links.restless = true;
                 break;
@@ -313,49 +367,81 @@ impl Shard {
         others.filter_map(|(other, said)| said.hearsay(*other)).collect()
     }
 
-    /// The entries that rows for a peer include, and that it does not have by what it is sent.
-    fn carried_for(&mut self, site: SiteId, parts: &[MadePart], sweep: Option<&Sweep>) -> Vec<Carried> {
-        let mut carried = Vec::new();
-        if !self.settings.rules.keep(Rule::IdsWithRows) {
-            return carried;
-        }
-        let Some(peer) = self.links.peers.get_mut(&site) else { return carried };
-        let mut left = CARRIED_MAX;
-        let swept_to = sweep.map(|Sweep { origin, .. }| {
-            // What follows all rows comes in the same message.
-            let part = parts.iter().find(|made| made.part.origin() == *origin);
-            part.map_or_else(|| peer.received(*origin), |made| made.part.to())
-        });
-        let mut carry = |key: &[u8], stream: SiteId, to: u64, is_part: bool| {
-            let others = self.links.origins.iter().filter(|(other, _)| **other != site);
+    /// The entries that the rows of a part for a peer include, and that it does not have by what it is sent.
+    fn carry_with_part(
+        &mut self,
+        site: SiteId,
+        made: &MadePart,
+        (carried, left): (&mut Vec<Carried>, &mut usize),
+    ) {
+        let Links { peers, origins, .. } = &mut self.links;
+        let Some(peer) = peers.get_mut(&site).filter(|_| self.settings.rules.keep(Rule::IdsWithRows)) else {
+            return;
+        };
+        let stream = made.part.origin();
+        for Ahead { index, of_all } in &made.ahead {
+            let key = &self.counters.get(*index).key;
+            let others =
+                origins.iter().filter(|(other, _)| **other != site && (*of_all || **other == stream));
             let mut entries = Vec::new();
             for (other, origin) in others {
-                let after = if *other == stream { to } else { peer.received(*other) };
-                for entry in origin.entries_of(key, after) {
-                    if left > 0 && (!is_part || peer.carries(stream, *other, entry.number)) {
-                        let Entry { number, hash, ref what, .. } = *entry;
-                        entries.push(CarriedEntry { site: *other, number, hash, what: what.clone() });
-                        left -= 1;
-                    }
-                }
+                let after = if *other == stream { made.part.to() } else { peer.received(*other) };
+                let lacking = origin.entries_of(key, after);
+                let lacking = lacking.filter(|entry| peer.carries(stream, *other, entry.number));
+                entries.extend(lacking.take(*left - entries.len()).map(|entry| carried_entry(*other, entry)));
             }
+            *left -= entries.len();
             if !entries.is_empty() {
-                carried.push(Carried { key: key.into(), entries });
-            }
-        };
-        for made in parts {
-            for index in &made.ahead {
-                carry(&self.counters.get(*index).key, made.part.origin(), made.part.to(), true);
+                carried.push(Carried { key: key.clone(), entries });
             }
         }
-        if let (Some(Sweep { origin, rows, .. }), Some(to)) = (sweep, swept_to) {
-            rows.iter().for_each(|row| carry(&row.key, *origin, to, false));
+    }
+
+    /// The same of a piece of a sweep, which goes with these parts.
+    fn carry_with_sweep(
+        &self,
+        site: SiteId,
+        sweep: &Sweep,
+        parts: &[MadePart],
+        (carried, mut left): (&mut Vec<Carried>, usize),
+    ) {
+        let peer = self.links.peers.get(&site).filter(|_| self.settings.rules.keep(Rule::IdsWithRows));
+        let Some(peer) = peer else { return };
+        // What follows all rows comes in the same message.
+        let part = parts.iter().find(|made| made.part.origin() == sweep.origin);
+        let to = part.map_or_else(|| peer.received(sweep.origin), |made| made.part.to());
+        for row in &sweep.rows {
+            let mut entries = Vec::new();
+            for (other, origin) in self.links.origins.iter().filter(|(other, _)| **other != site) {
+                let after = if *other == sweep.origin { to } else { peer.received(*other) };
+                let lacking = origin.entries_of(&row.key, after).take(left - entries.len());
+                entries.extend(lacking.map(|entry| carried_entry(*other, entry)));
+            }
+            left -= entries.len();
+            if !entries.is_empty() {
+                carried.push(Carried { key: row.key.clone(), entries });
+            }
         }
-        carried
+    }
+
+    /// How many entries of any site there are of a counter.
+    pub(super) fn entries_of(&self, key: &[u8]) -> usize {
+        self.links.origins.values().map(|origin| origin.count_of(key)).sum()
+    }
+
+    /// How many entries are carried with a counter's row in a part of a stream, if the peer has none of them.
+    fn carried_at_most(&self, index: Index, stream: SiteId) -> usize {
+        let entry = self.counters.get(index);
+        let has_others =
+            matches!(entry.counter, Some(Counter::Bounded(_))) || !self.links.membership.removed.is_empty();
+        match self.links.origins.get(&stream) {
+            Some(origin) if !has_others => origin.count_of(&entry.key),
+            _ => self.entries_of(&entry.key),
+        }
     }
 
     /// As [`Self::part`]. Peers mostly lack the same, so it is made once for all of them.
-    fn shared_part(&mut self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> MadePart {
+    fn shared_part(&mut self, site: SiteId, from: u64, swept: u64, room: &mut Room) -> MadePart {
         let made_for = MadeFor { site, from, swept, room: *room };
         if let Some(LastPart { made, room_left, .. }) =
             self.last_part.as_ref().filter(|last| last.made_for == made_for)
@@ -376,7 +462,7 @@ impl Shard {
     }
 
     /// What comes after a position in a stream, for whoever has all rows up to `swept` too.
-    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut usize) -> MadePart {
+    fn part(&self, site: SiteId, from: u64, swept: u64, room: &mut Room) -> MadePart {
         let own = self.settings.site;
         let origin = &self.links.origins[&site];
         let rows_after = from.max(swept);
@@ -392,7 +478,8 @@ impl Shard {
         self.fetch(origin.changes_after(rows_after).take(expected));
         let mut seen = HashSet::with_capacity_and_hasher(expected, FixedState::default());
         // Counters of which rows of several sites travel together.
-        let (mut several, mut carried_left) = (Vec::new(), CARRIED_MAX);
+        let mut several = HashSet::with_hasher(FixedState::default());
+        let has_open = self.links.origins.values().any(|origin| !origin.open.is_empty());
         let mut ends = self.links.removed_ends();
         ends.remove(&site);
         let mut rows = Rows::with_capacity(expected);
@@ -411,8 +498,19 @@ impl Shard {
                 }
             };
             // All of one number go together.
-            if (*room == 0 || carried_left == 0) && number > to {
+            if room.bytes == 0 && number > to {
                 break;
+            }
+            if has_open && number > to {
+                let here = origin.changes_after(number - 1).take_while(|changed| changed.number == number);
+                let new =
+                    here.filter(|changed| changed.number > rows_after && !seen.contains(&changed.index));
+                let carried = new.map(|changed| self.carried_at_most(changed.index, site)).sum::<usize>();
+                // More than can go with any message go alone.
+                if carried > room.carried && (to > from || room.carried < CARRIED_MAX) {
+                    break;
+                }
+                room.carried = room.carried.saturating_sub(carried);
             }
             while let Some(Changed { index, .. }) = changes.next_if(|changed| changed.number == number) {
                 if !seen.insert(index) {
@@ -423,18 +521,15 @@ impl Shard {
                 if let Some(row) = row.map(|row| self.settings.rules.apart(row, site)) {
                     let others = entry.counter.as_ref().map(|it| it.rows_ahead(&ends)).unwrap_or_default();
                     let others_bytes: usize = others.iter().map(AheadRow::bytes).sum();
-                    *room = room.saturating_sub(16 + entry.key.len() + row.bytes() + others_bytes);
+                    room.bytes = room.bytes.saturating_sub(16 + entry.key.len() + row.bytes() + others_bytes);
                     rows.push(&entry.key, &row, &others);
-                    let mut ahead = origin.count_of(&entry.key);
                     if matches!(row, WireRow::Bounded(_)) || !others.is_empty() {
-                        several.push(index);
-                        ahead = self.links.origins.values().map(|origin| origin.count_of(&entry.key)).sum();
+                        several.insert(index);
                     }
-                    carried_left = carried_left.saturating_sub(ahead);
                 }
             }
             while let Some((_, entry)) = open.next_if(|(other, _)| **other == number) {
-                *room = room.saturating_sub(entry.bytes());
+                room.bytes = room.bytes.saturating_sub(entry.bytes());
                 entries.push(entry);
             }
             to = number;
@@ -446,7 +541,9 @@ impl Shard {
         let rows_after = (swept > from).then_some(swept);
         let part = rows.finish(&PartAround { origin: site, from, to, entries: &entries, rows_after });
         // Rows are as they are now, which may be later than where the part ends.
-        let mut ahead = if to < origin.position { seen.into_iter().collect() } else { several };
+        let is_capped = to < origin.position;
+        let ahead = seen.into_iter().map(|index| Ahead { index, of_all: several.contains(&index) });
+        let mut ahead: Vec<Ahead> = ahead.filter(|ahead| is_capped || ahead.of_all).collect();
         ahead.sort_unstable();
         MadePart { part, ahead }
     }

@@ -2,7 +2,7 @@
 
 use quipu_storage::Page;
 
-use super::{ListFrom, Shard, Unreadable};
+use super::{ListFrom, Shard, Unreadable, send::SWEEP_CARRIED_MAX};
 use crate::{
     EXCHANGE_BYTES_MAX, Rule, SiteId,
     links::{AheadRow, KeyRow, Sweep, Swept},
@@ -70,14 +70,17 @@ impl Shard {
         let begin = ListFrom { prefix: b"", after: after.as_deref(), limit: SWEEP_ROWS_MAX };
         let (seen, mut next) = self.look_through(begin, page, view)?;
         let mut rows = Vec::new();
-        let mut bytes = 0;
+        let (mut bytes, mut carried) = (0, 0);
         for (key, row) in seen {
-            if bytes > EXCHANGE_BYTES_MAX {
+            let entries = if matches!(row, Some(Some(_))) { self.entries_of(&key) } else { 0 };
+            let is_full = !rows.is_empty() && carried + entries > SWEEP_CARRIED_MAX;
+            if bytes > EXCHANGE_BYTES_MAX || is_full {
                 next = Some(rows.last().map_or_else(Vec::new, |row: &KeyRow| row.key.to_vec()));
                 break;
             }
             if let Some((row, ahead)) = row.flatten() {
                 bytes += 32 + key.len() + row.bytes() + ahead.iter().map(AheadRow::bytes).sum::<usize>();
+                carried += entries;
                 rows.push(KeyRow { key: key.into(), row, ahead: (!ahead.is_empty()).then_some(ahead) });
             }
         }

@@ -236,6 +236,40 @@ fn no_row_of_a_counter_without_bounds_arrives_without_the_ids_that_it_includes()
     }
 }
 
+#[test]
+fn rows_wait_until_their_ids_fit_into_a_message() {
+    const IDS: usize = 25_000;
+    let mut world = World::new(3, 1, Settings { unsettled_max: 3 * IDS, ..Settings::default() });
+    let keys: [&[u8]; 2] = [b"one", b"two"];
+    keys.iter().for_each(|key| create(&mut world, 0, key, 10));
+    world.pass(1_000);
+    world.link(0, 2, false);
+    world.link(1, 2, false);
+    let id = |number: usize| format!("id{number}").into_bytes();
+    for key in keys {
+        for number in 0..IDS {
+            assert!(matches!(world.add_once(1, key, 1, &id(number)), Reply::Added(_)));
+        }
+    }
+    world.pass(5_000);
+    // The rows of both counters are one small piece of site 1's stream, and include all that site 2 has counted.
+    keys.iter().for_each(|key| drop(world.add(0, key, 1)));
+    world.pass(100);
+    world.link(0, 2, true);
+    for key in keys {
+        while world.get(2, key) != Some(IDS as i64 + 11) {
+            world.step();
+        }
+        for number in 0..IDS {
+            let outcome = world.outcome(2, key, &id(number));
+            assert!(matches!(outcome, Outcome::Provisional(_)), "{number}: {outcome:?}");
+        }
+    }
+    world.heal();
+    assert_eq!(world.open_entries(), 0);
+    world.check_books();
+}
+
 fn saturating(amount: i64, lower: Option<i64>, beyond: Beyond) -> Add {
     Add { lower, beyond, ..Add::of(amount) }
 }
@@ -406,6 +440,112 @@ fn what_is_counted_twice_stays_in_the_books_until_it_is_taken_back() {
     assert_eq!(twice_for_a_while(None), (twice, vec![]));
     let wrong = twice_for_a_while(Some(Rule::FindingsStay));
     assert_eq!(wrong, (vec![], vec![]), "the wrong variant forgets it");
+}
+
+/// What a site says of an operation as soon as that is settled; and after it was started again then, alone.
+fn asked_again_alone(world: &mut World, at: usize) -> [Outcome; 2] {
+    let mut before = world.outcome(at, b"k", b"x");
+    for _ in 0..20_000 {
+        if matches!(before, Outcome::Counted(_)) {
+            break;
+        }
+        world.step();
+        before = world.outcome(at, b"k", b"x");
+    }
+    for other in (0..world.sites.len()).filter(|other| *other != at) {
+        world.crash(other);
+    }
+    world.crash(at);
+    world.start(at);
+    [before, world.outcome(at, b"k", b"x")]
+}
+
+/// Each of these settles an operation that was counted at another site or at this one, and asks `at` of it.
+fn settled_and_asked_again(rule: Option<Rule>) -> Vec<[Outcome; 2]> {
+    let mut told = Vec::new();
+    // Acknowledged by all, at the site that counted it and at the other one.
+    for at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.add_once(0, b"k", 5, b"x");
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // Counted at both, and taken back.
+    for at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.link(0, 1, false);
+        world.add_once(0, b"k", 5, b"x");
+        world.add_once(1, b"k", 5, b"x");
+        world.link(0, 1, true);
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // Counted at a site that hears nothing and is removed: of those that stay one is the heir, and one learns it.
+    for at in [0, 1] {
+        let mut world = World::new(3, 1, without(rule));
+        world.pass(50);
+        world.cut.extend([(site(1), site(3)), (site(2), site(3))]);
+        world.add_once(2, b"k", 5, b"x");
+        world.pass(50);
+        world.crash(2);
+        remove_third(&mut world);
+        told.push(asked_again_alone(&mut world, at));
+    }
+    // All others are removed.
+    for counted_at in [0, 1] {
+        let mut world = World::new(2, 1, without(rule));
+        world.pass(50);
+        world.cut.insert(if counted_at == 0 { (site(2), site(1)) } else { (site(1), site(2)) });
+        world.add_once(counted_at, b"k", 5, b"x");
+        world.pass(50);
+        world.crash(1);
+        let mut membership = world.membership();
+        membership.epoch += 1;
+        membership.members.remove(&site(2));
+        membership.removed.insert(site(2), site(1));
+        world.set_membership(membership);
+        told.push(asked_again_alone(&mut world, 0));
+    }
+    told
+}
+
+fn remove_third(world: &mut World) {
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    membership.members.remove(&site(3));
+    membership.removed.insert(site(3), site(2));
+    world.set_membership(membership);
+}
+
+#[test]
+fn what_was_told_as_settled_is_told_by_a_site_that_has_stored_nothing_else() {
+    for (case, [before, after]) in settled_and_asked_again(None).into_iter().enumerate() {
+        assert!(matches!(before, Outcome::Counted(_)), "case {case}: {before:?}");
+        assert_eq!(before, after, "case {case}");
+    }
+    let wrong = settled_and_asked_again(Some(Rule::SettledIsStored));
+    let changed = wrong.iter().enumerate().filter(|(_, [before, after])| before != after);
+    let changed: Vec<usize> = changed.map(|(case, _)| case).collect();
+    assert_eq!(changed, [0, 1, 3, 4, 5, 7], "the wrong variant changes its mind");
+}
+
+#[test]
+fn what_is_settled_costs_a_busy_site_few_records() {
+    let mut world = World::new(2, 1, Settings::default());
+    for number in 0..2_000 {
+        world.add_once(0, b"k", 1, format!("id{number}").as_bytes());
+        if number % 20 == 0 {
+            world.step();
+        }
+    }
+    world.pass(5_000);
+    assert_eq!(world.open_entries(), 0);
+    let records: Vec<u64> = world.sites.iter().map(|site| site.records).collect();
+    // Each of the operations has a record of its own here.
+    assert!(records[0] < 2_100, "{records:?}");
+    assert!(records[1] < 200, "{records:?}");
+    let before = records;
+    world.pass(5_000);
+    let records: Vec<u64> = world.sites.iter().map(|site| site.records).collect();
+    assert_eq!(records, before, "nothing happens");
 }
 
 #[test]

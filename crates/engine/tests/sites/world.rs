@@ -24,6 +24,8 @@ pub(crate) struct Site {
     pub(crate) host: Option<Host<MemoryLog, MemoryTable>>,
     started_ms: u64,
     pub(crate) replies: Vec<(Ticket, Reply)>,
+    /// How many batches had something to store.
+    pub(crate) records: u64,
 }
 
 /// How the network treats messages, in percent.
@@ -60,6 +62,7 @@ impl World {
             host: None,
             started_ms: 0,
             replies: Vec::new(),
+            records: 0,
         });
         let mut world = Self {
             sites: sites.collect(),
@@ -306,7 +309,7 @@ impl World {
         let here = &mut self.sites[at];
         let Some(host) = &mut here.host else { return };
         let mut released = Released::default();
-        host.commit(now, &mut released);
+        here.records += u64::from(host.commit(now, &mut released).is_some());
         host.maintain(now, &mut released);
         here.replies.append(&mut released.replies);
         host.outgoing(now, &mut envelopes);

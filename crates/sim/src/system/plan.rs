@@ -181,6 +181,8 @@ pub struct Plan {
     pub work: Work,
     /// Edges and relays.
     pub fleet: Fleet,
+    /// Is a site asked of the last operations before its process dies, and when it has started again?
+    pub asks_again: bool,
     /// What goes wrong, by the time at which it begins: for sites, then for edges and relays.
     pub troubles: Vec<Planned>,
     /// The rule that is left out, to see it caught.
@@ -247,6 +249,7 @@ impl Plan {
             intervals_ms: Vec::new(),
             work: work(random),
             fleet: Fleet::NONE,
+            asks_again: edition >= Edition::Third,
             troubles: Vec::new(),
             wrong: Wrong::default(),
             changes: Changes { sites: given, edition, ..Changes::default() },

@@ -44,6 +44,7 @@ pub(super) struct Run {
 
 /// A copy of a site's disk.
 pub(super) struct Copy {
+    pub(super) made_ms: Millis,
     memory: Memory,
     membership: Membership,
     runs: Vec<Run>,
@@ -71,7 +72,7 @@ pub(super) struct Site {
     pub(super) copy: Option<Copy>,
     /// How often it flushes what it has acknowledged; 0: before it does.
     interval_ms: Millis,
-    flushed_ms: Millis,
+    pub(super) flushed_ms: Millis,
     /// When it works next.
     pub(super) works_at: Option<Millis>,
     /// When it last looked after its store.
@@ -259,14 +260,14 @@ impl Site {
     }
 
     /// A copy of its disk is made.
-    pub(super) fn make_copy(&mut self) {
+    pub(super) fn make_copy(&mut self, made_ms: Millis) {
         let (memory, membership, runs) = (self.memory.copy(), self.membership.clone(), self.runs.clone());
-        self.copy = Some(Copy { memory, membership, runs });
+        self.copy = Some(Copy { made_ms, memory, membership, runs });
     }
 
     /// The copy of its disk, as a site that runs beside it.
     pub(super) fn started_copy(&mut self) -> Option<Self> {
-        let Copy { memory, membership, runs } = self.copy.take()?;
+        let Copy { memory, membership, runs, .. } = self.copy.take()?;
         Some(Self {
             id: self.id,
             memory,

@@ -1,19 +1,23 @@
 //! What is said about an operation: one site never counts it twice, nor forgets it within the window; and what was once
-//! told as settled is told by everybody for the rest of the window.
+//! told as settled is told by everybody for the rest of the window, and by the site that told it as settled through any
+//! number of restarts.
 
 use super::{Acked, Check, Fate, Seen, at};
 use crate::core::Millis;
 use crate::system::calls::Act;
 use crate::system::plan::Plan;
 use quipu_engine::{Added, Outcome, Reply};
+use std::collections::BTreeMap;
 
 /// What sites have said of an operation.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Said {
     /// The sites that counted it, as bits.
     counted_at: u32,
     /// Where it was counted, and how, as somebody has told it to be settled.
     settled: Option<Added>,
+    /// The sites that have told so, and when they first did.
+    settled_at: BTreeMap<usize, Millis>,
 }
 
 /// The accounts.
@@ -52,6 +56,7 @@ impl Check for Answers {
                 said.counted_at |= here;
             }
             Reply::Outcome(Outcome::Counted(added)) if seen.now - seen.call.since_ms < self.window_ms => {
+                said.settled_at.entry(seen.site).or_insert(seen.now);
                 let first = *said.settled.get_or_insert(*added);
                 if first != *added {
                     return Err(format!(
@@ -61,6 +66,17 @@ impl Check for Answers {
                         seen.name()
                     ));
                 }
+            }
+            Reply::Outcome(outcome)
+                if said.settled_at.contains_key(&seen.site)
+                    && seen.now - seen.call.since_ms < self.window_ms =>
+            {
+                return Err(format!(
+                    "site {} tells of operation {} of {}: {outcome:?}, and has told that it is settled",
+                    seen.site + 1,
+                    id.number,
+                    seen.name()
+                ));
             }
             Reply::Outcome(Outcome::Unknown)
                 if said.counted_at & here != 0 && seen.now - seen.call.since_ms < self.window_ms =>
@@ -78,10 +94,16 @@ impl Check for Answers {
             let said = at(&mut self.operations, id.number);
             said.counted_at &= !(1 << seen.site);
             said.settled = None;
+            said.settled_at.clear();
         }
     }
 
-    fn set_back(&mut self, site: usize, renamed: bool) {
+    fn set_back(&mut self, site: usize, renamed: bool, state_of: Millis) {
+        for said in &mut self.operations {
+            if said.settled_at.get(&site).is_some_and(|told_ms| *told_ms >= state_of) {
+                said.settled_at.remove(&site);
+            }
+        }
         if renamed {
             self.operations.iter_mut().for_each(|said| said.counted_at &= !(1 << site));
         }

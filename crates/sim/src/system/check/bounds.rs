@@ -1,6 +1,7 @@
 //! No bound is crossed: not in what any site shows, and not in the sum of all that was acknowledged anywhere.
 
 use super::{Acked, Check, Fate, Final, Seen, at};
+use crate::core::Millis;
 use crate::system::calls::{Act, Id, Key, Kind};
 use quipu_engine::{Beyond, Limits, Refusal, Reply};
 use std::collections::BTreeSet;
@@ -142,7 +143,7 @@ impl Check for Bounds {
         }
     }
 
-    fn set_back(&mut self, site: usize, _: bool) {
+    fn set_back(&mut self, site: usize, _: bool, _: Millis) {
         self.accounts.iter_mut().for_each(|account| account.created_at &= !(1 << site));
     }
 

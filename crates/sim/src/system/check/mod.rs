@@ -73,8 +73,8 @@ pub(crate) trait Check {
     fn unsure(&mut self, _: Seen<'_>, _: Acked) {}
     /// It turns out what became of something that a site had acknowledged and does not know any more.
     fn forgotten(&mut self, _: Seen<'_>, _: Acked, _: Fate) {}
-    /// A site comes back with an earlier state; renamed, as another one.
-    fn set_back(&mut self, _site: usize, _renamed: bool) {}
+    /// A site comes back with an earlier state, that of a time, or is lost; renamed, as another one.
+    fn set_back(&mut self, _site: usize, _renamed: bool, _state_of: Millis) {}
     /// An edge or a relay is asked to count.
     fn issued(&mut self, _key: usize, _: &Key, _amount: i64) {}
     /// An edge or a relay shows a value.

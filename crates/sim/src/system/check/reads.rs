@@ -2,6 +2,7 @@
 //! there, across restarts too (unless it has come back with an earlier state), and never more than was asked for anywhere.
 
 use super::{Check, Seen, at};
+use crate::core::Millis;
 use crate::system::calls::{Act, Key, Kind};
 use crate::system::fleet::Who;
 use crate::system::plan::Plan;
@@ -86,7 +87,7 @@ impl Check for Reads {
         Err(format!("{who} shows {value} for {name}, and only {asked} was asked for"))
     }
 
-    fn set_back(&mut self, site: usize, _: bool) {
+    fn set_back(&mut self, site: usize, _: bool, _: Millis) {
         for account in self.accounts.iter_mut().filter(|account| !account.shown.is_empty()) {
             (account.shown[site], account.own[site]) = (0, 0);
         }

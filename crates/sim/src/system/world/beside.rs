@@ -241,7 +241,7 @@ impl World {
             if self.sites[at].is_up() {
                 self.die(at);
             }
-            self.checks.iter_mut().for_each(|check| check.set_back(at, true));
+            self.checks.iter_mut().for_each(|check| check.set_back(at, true, 0));
         }
         self.clients_move(copy, site);
         if renames {
@@ -254,7 +254,8 @@ impl World {
 
     /// One of the two goes on as another incarnation, and the other one's disk is lost.
     fn rename_beside(&mut self, site: usize, goes_on: usize, away_ms: Millis) {
-        self.sites[goes_on].make_copy();
+        let now = self.now();
+        self.sites[goes_on].make_copy(now);
         let taken = self.sites[goes_on].copy.take();
         let copy = self.sites.len() - 1;
         self.sites[copy].standing = Standing::Outside;

@@ -29,7 +29,8 @@ impl World {
             self.die(site);
         }
         self.sites[site].standing = standing;
-        self.checks.iter_mut().for_each(|check| check.set_back(site, true));
+        let state_of = self.sites[site].copy.as_ref().map_or(0, |copy| copy.made_ms);
+        self.checks.iter_mut().for_each(|check| check.set_back(site, true, state_of));
         self.dead.insert(self.sites[site].id);
         self.look_at_links();
         let told = |origin: SiteId, shard: ShardId, branch: usize| {
@@ -51,8 +52,9 @@ impl World {
         let forgotten = self.claims.forget(&of, &self.dead, |origin, shard, branch| {
             if branch == site || !is_forked { it.got_to(shard, origin) } else { u64::MAX }
         });
+        let state_of = it.flushed_ms;
         self.forget(forgotten);
-        self.checks.iter_mut().for_each(|check| check.set_back(site, false));
+        self.checks.iter_mut().for_each(|check| check.set_back(site, false, state_of));
     }
 
     /// A site goes on from a copy as if nothing had happened, which is wrong: nothing is said of what only its disk knew.

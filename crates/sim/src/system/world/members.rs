@@ -85,7 +85,10 @@ impl World {
             }
             Step::Drain { .. } => self.sites[site].standing = Standing::Leaving,
             Step::Remove { .. } => self.die_for_good(site, Standing::Gone),
-            _ => self.sites[site].make_copy(),
+            _ => {
+                let now = self.now();
+                self.sites[site].make_copy(now);
+            }
         }
         Ok(())
     }

@@ -30,6 +30,7 @@ impl World {
         self.note(Note::Text(format!("trouble {number} begins: {trouble:?}")));
         match trouble {
             Trouble::Crash { site, away_ms } => {
+                self.ask_again(site)?;
                 if self.sites[site].is_up() {
                     self.crash(site, away_ms);
                 }
