@@ -81,6 +81,8 @@ pub(in crate::system) struct Replica {
     pub(in crate::system) stage: Stage,
     /// It dies in its next commit, and is away for so long.
     pub(in crate::system) dying: Option<Millis>,
+    /// It dies when it would hear that its token has arrived there, and is away for so long.
+    pub(in crate::system) dies_of_answer: Option<(Station, Millis)>,
     tickets: u64,
     pub(in crate::system) purposes: BTreeMap<Ticket, Purpose>,
     pub(in crate::system) random: Random,
@@ -138,6 +140,7 @@ impl Replica {
             run: 0,
             stage: Stage::Gone,
             dying: None,
+            dies_of_answer: None,
             tickets: 0,
             purposes: BTreeMap::new(),
             random: Random::stream(plan.seed, &purpose),
@@ -175,6 +178,7 @@ impl Replica {
         self.memory = Memory::new();
         self.openings = 0;
         self.stage = Stage::Active;
+        self.dies_of_answer = None;
         self.known.clear();
     }
 

@@ -7,6 +7,12 @@ use quipu_engine::Reply;
 
 /// The producer of probes.
 const PROBE: u32 = u32::MAX;
+/// So many of the newest operations are asked for,
+const NEWEST_MAX: usize = 12;
+/// and one of so many of those before,
+const OLDER_STEP: usize = 25;
+/// as far back as this.
+const OLDER_MAX: usize = 300;
 
 impl World {
     /// Asks sites now, apart from all clients. No answer: the site is away, or its store is in trouble.
@@ -25,6 +31,19 @@ impl World {
     pub(in crate::system) fn ask_outcome(&mut self, number: usize) -> Result<Vec<Option<Reply>>, String> {
         let call = Call { act: Act::Outcome, ..self.calls[number].clone() };
         self.ask_all(self.members().into_iter().map(|site| (site, call.clone())).collect())
+    }
+
+    /// Asks all sites what became of the newest operations, and of some older ones.
+    pub(super) fn ask_outcomes(&mut self) -> Result<(), String> {
+        let is_operation = |call: &&Call| call.id.is_some() && matches!(call.act, Act::Add { .. });
+        let newest: Vec<Call> =
+            self.calls.iter().rev().filter(is_operation).take(OLDER_MAX).cloned().collect();
+        let (first, older) = newest.split_at(newest.len().min(NEWEST_MAX));
+        let asked = first.iter().chain(older.iter().step_by(OLDER_STEP));
+        let outcome = |call: &Call| Call { act: Act::Outcome, ..call.clone() };
+        let sites = self.members();
+        let questions = asked.flat_map(|call| sites.iter().map(move |site| (*site, outcome(call)))).collect();
+        self.ask_all(questions).map(drop)
     }
 
     fn ask_all(&mut self, calls: Vec<(usize, Call)>) -> Result<Vec<Option<Reply>>, String> {
