@@ -211,6 +211,8 @@ fn more_seeds() {
         Ok("folding") => folding,
         Ok("copies") => handing_to_copies,
         Ok("heirs") => losing_heirs,
+        Ok("absent") => absent,
+        Ok("stalling") => stalling,
         Ok("second") => |seed| Plan::drawn(seed, None, Edition::Second),
         Ok("beside") => beside,
         Ok("waiting") => rare::waiting,
@@ -473,6 +475,39 @@ fn handing_to_copies(seed: u64) -> Plan {
     let restore =
         |at_ms, site| Planned { at_ms, trouble: Trouble::Restore { site, age_ms: 300, away_ms: 50 } };
     Plan { troubles: vec![restore(2_000, 1), restore(5_000, 0)], ..handing(seed) }
+}
+
+/// A site is removed in order while edges are absent whose tokens it has counted, and who have not heard that it did.
+fn absent(seed: u64) -> Plan {
+    let plan = handing(seed);
+    let (site, heir) = ((seed % 3) as usize, ((seed + 1) % 3) as usize);
+    let away = |edge: usize| {
+        befalls(2_000, Who::Edge(edge), Mishap::AbsentAfter { site, away_ms: 2_000 + 1_500 * edge as u64 })
+    };
+    let leave = Planned { at_ms: 2_600, trouble: Trouble::Leave { site, heir } };
+    let questions = [2_500, 7_000].map(|at_ms| Planned { at_ms, trouble: Trouble::AskOutcomes });
+    Plan { troubles: [leave].into_iter().chain(questions).chain((0..4).map(away)).collect(), ..plan }
+}
+
+/// Messages of one direction are held back while sites retry, spend and hand over.
+fn stalling(seed: u64) -> Plan {
+    let plan = retrying(seed, Mix { plain: 1, ids: 1, bounded: 1, resets: 1 });
+    let stall = |at: u64| {
+        let (from, to) = ((at % 3) as usize, ((at + 1 + seed % 2) % 3) as usize);
+        Planned { at_ms: 300 + 700 * at, trouble: Trouble::Stall { from, to, for_ms: 400 + 500 * (at % 8) } }
+    };
+    Plan { troubles: (0..12).map(stall).collect(), topology: Topology::Full, ..plan }
+}
+
+#[test]
+fn messages_that_are_held_back_in_one_direction_do_no_harm() {
+    no_failure(0..10, stalling);
+}
+
+#[test]
+fn edges_that_are_absent_while_a_site_is_removed_in_order_are_counted_once() {
+    no_failure(0..15, absent);
+    Variant::of(Rule::TablesAreTold, absent).is_caught();
 }
 
 /// Relays retire, and the sites that take their place are put back from copies.
