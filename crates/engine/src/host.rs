@@ -585,7 +585,8 @@ impl<L: Log, T: Table> Host<L, T> {
             || running.round < round
             || running.shard.unsaved_operations() >= OPERATIONS_UNSAVED_MAX
             || running.captured_ms.is_none_or(|then| now_ms.saturating_sub(then) >= CHECKPOINT_EVERY_MS);
-        if is_due && running.shard.is_unsaved() {
+        // What has changed by itself is logged first.
+        if is_due && running.shard.is_unsaved() && !running.shard.has_moved() {
             self.begin_checkpoint(id, now);
         }
         self.drop_slices(id, floor, now_ms);

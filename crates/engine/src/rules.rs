@@ -86,6 +86,9 @@ pub enum Rule {
     ZeroIsNoOutcome,
     /// Entries that were settled before a checkpoint stay settled. *Without:* a process that starts settles them again.
     SettledStaySettled,
+    /// That an entry of the table is settled is logged before a checkpoint lists it. *Without:* a checkpoint that fails half-way
+    /// can be taken for the complete one before it, which covers the same log, and operations are forgotten.
+    SettlingIsLogged,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites

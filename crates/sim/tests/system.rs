@@ -100,6 +100,22 @@ fn seeds_that_have_failed_in_the_third_edition() {
     }
 }
 
+/// And of the fourth.
+#[test]
+fn seeds_that_have_failed_in_the_fourth_edition() {
+    // A checkpoint that failed half-way, and covered no more of the log than the one before it.
+    for seed in [74_000_602] {
+        no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
+    }
+}
+
+#[test]
+fn settled_operations_that_are_forgotten_with_half_a_checkpoint_are_caught() {
+    let plan = Plan::drawn(74_000_602, None, Edition::Fourth);
+    let wrong = Wrong { rules: Rules::without(Rule::SettlingIsLogged), ..Wrong::default() };
+    assert!(run(&Plan { wrong, ..plan }).is_err());
+}
+
 /// The same of edges and relays.
 #[test]
 fn seeds_that_have_failed_with_edges() {
