@@ -1,4 +1,4 @@
-//! What a run has come by: rules that decided something, refusals, and branches that are seldom taken. All names are known
+//! What a run has come by: rules that were consulted, refusals, and branches that are seldom taken. All names are known
 //! beforehand, so that a report over many runs can also list what was never reached.
 //!
 //! Counted for each thread, with the feature `testing` only. Without it a mark is nothing.
@@ -29,9 +29,9 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored SweepsReachAsFar
-    AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots StoppedIsInDoubt FindingsStay
-    HeardTakesTokens LastWordsOutliveOne AdoptedIsToldByAll
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored SettlingIsLogged
+    SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots
+    StoppedIsInDoubt FindingsStay HeardTakesTokens LastWordsOutliveOne AdoptedIsToldByAll
 );
 
 listed!(Refusal,
@@ -195,7 +195,7 @@ mod counting {
     /// How often each name was reached.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Counts {
-        /// Of [`Rule::NAMES`]: how often a rule decided something.
+        /// Of [`Rule::NAMES`]: how often a rule was consulted, whether or not it made a difference.
         pub rules: [u64; Rule::NAMES.len()],
         /// Of [`Refusal::NAMES`].
         pub refusals: [u64; Refusal::NAMES.len()],
@@ -250,7 +250,7 @@ mod counting {
     }
 
     impl Rule {
-        /// Marks a rule that decides something.
+        /// Marks a rule that is consulted.
         pub(crate) fn reached(self) {
             count(|counts| &mut counts.rules[self.listed()]);
         }

@@ -94,6 +94,9 @@ pub enum Rule {
     /// That operations are settled is stored before anybody is told. *Without:* with the next change; a process that starts
     /// before that tells of them as provisional, or as cancelled.
     SettledIsStored,
+    /// That an entry of the table is settled is logged before a checkpoint lists it. *Without:* a checkpoint that fails half-way
+    /// can be taken for the complete one before it, which covers the same log, and operations are forgotten.
+    SettlingIsLogged,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites

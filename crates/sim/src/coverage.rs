@@ -1,5 +1,8 @@
 //! What many runs have come by: how often each rule, refusal and rare branch of the engine was reached, in how many runs,
 //! and what never was. That is a hole in the plans, or a branch that nothing can reach.
+//!
+//! A rule is reached when the engine consults it, whether or not it makes a difference there: that it does is shown by tests
+//! that leave it out.
 
 use quipu_engine::coverage::{Counts, take};
 use std::fmt;
@@ -50,7 +53,11 @@ impl Coverage {
 
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "reached in {} runs, how often and in how many of them:", self.runs)?;
+        writeln!(
+            f,
+            "reached in {} runs, how often and in how many of them (a rule: consulted, whether or not it made a difference):",
+            self.runs
+        )?;
         for Reached { kind, name, times, runs } in self.all.iter().filter(|reached| reached.times > 0) {
             writeln!(f, "  {times:>12} {runs:>8}   {kind:<8} {name}")?;
         }

@@ -466,6 +466,8 @@ impl Shard {
             && origin.stored.remove(&number)
         {
             origin.gone.push(number);
+            // The checkpoint that lists it as settled is known by its position in the log, which must be a new one.
+            self.moved = true;
         }
         let count = match entry.what {
             What::Counted(count) => count,

@@ -3,7 +3,8 @@
 //!
 //! - [`Bounds`]: no value is shown that is beyond the bounds of its counter.
 //! - [`Reads`]: what began after an answer was given sees at least what that one has said.
-//! - [`Answers`]: an operation is counted once, and nobody says that it was not after it was.
+//! - [`Answers`]: an operation is counted once, always said to be of the same amount, and nobody says that it was not counted
+//!   after it was.
 
 use crate::system::calls::{Act, Call, Key, Kind};
 use crate::system::check::at;
@@ -125,6 +126,8 @@ impl Bounds {
 struct Said {
     /// It was answered that it was counted, for the first time when so much had happened.
     counted: Option<u64>,
+    /// So much of it.
+    applied: Option<i64>,
     is_counted_once: bool,
     /// Attempts that were stored, and when: how much had happened.
     stored: BTreeMap<usize, u64>,
@@ -143,8 +146,8 @@ pub(super) struct Answers {
 impl Answers {
     /// The commit that holds an attempt is stored.
     pub(super) fn stored(&mut self, attempt: usize, key: &Key, call: &Call, order: u64) {
-        // Bounds may have refused it, and what adds nothing is no outcome.
-        if let (Kind::Ids, Some(id), Act::Add { amount, .. }) = (key.kind, &call.id, call.act)
+        // Limits may have refused it, and what adds nothing is no outcome.
+        if let (Kind::Ids, Some(id), Act::Add { amount, limit: None, .. }) = (key.kind, &call.id, call.act)
             && amount != 0
         {
             at(&mut self.operations, id.number).stored.entry(attempt).or_insert(order);
@@ -163,6 +166,20 @@ impl Answers {
         let Some(id) = &call.id else { return Ok(()) };
         let said = at(&mut self.operations, id.number);
         let name = String::from_utf8_lossy(&key.name);
+        let told = match reply {
+            Reply::Added(added) if added.applied != 0 => Some(added.applied),
+            Reply::Outcome(Outcome::Counted(added)) => Some(added.applied),
+            _ => None,
+        };
+        if let Some(applied) = told {
+            let first = *said.applied.get_or_insert(applied);
+            if first != applied {
+                return Err(format!(
+                    "operation {} of {name} was told to have counted {first}, and now {applied}",
+                    id.number
+                ));
+            }
+        }
         match reply {
             // An attempt that counted nothing is no outcome.
             Reply::Added(added) if added.applied == 0 && !matches!(call.act, Act::Add { amount: 0, .. }) => {}

@@ -21,6 +21,13 @@ pub enum Edition {
     First,
     /// And for how long anybody waits.
     Second,
+    /// And adds that name limits of their own, are counted in part or not at all, and outcomes that are asked for.
+    Third,
+}
+
+impl Edition {
+    /// That of a seed whose edition is not named.
+    pub const LATEST: Self = Self::Third;
 }
 
 impl fmt::Display for Edition {
@@ -28,6 +35,7 @@ impl fmt::Display for Edition {
         f.write_str(match self {
             Self::First => "1",
             Self::Second => "2",
+            Self::Third => "3",
         })
     }
 }
@@ -39,7 +47,8 @@ impl std::str::FromStr for Edition {
         match text {
             "1" => Ok(Self::First),
             "2" => Ok(Self::Second),
-            _ => Err(format!("{text} is none of 1, 2")),
+            "3" => Ok(Self::Third),
+            _ => Err(format!("{text} is none of 1, 2, 3")),
         }
     }
 }
@@ -117,6 +126,15 @@ impl Plan {
         if edition >= Edition::Second {
             let random = &mut Random::stream(seed, "nodes: second edition");
             plan.deadline_ms = Some(choose(random, &[300, 1_500, 5_000]));
+        }
+        if edition >= Edition::Third {
+            let random = &mut Random::stream(seed, "nodes: third edition");
+            plan.work.limits = some(random, 0.5, &[0.1, 0.5]);
+            plan.work.partial = some(random, 0.5, &[0.3, 1.0]);
+            plan.work.curious = some(random, 0.5, &[0.05, 0.2]);
+            if plan.work.mix.bounded == 0 && random.chance(0.5) {
+                plan.work.mix.bounded = 1;
+            }
         }
         plan.changes.edition = edition;
         plan
@@ -277,7 +295,7 @@ impl fmt::Display for Changes {
     /// As flags of the command.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { edition, nodes, clients, active_ms, keys, troubles, fair } = self;
-        if *edition != Edition::Second {
+        if *edition != Edition::LATEST {
             write!(f, " --edition {edition}")?;
         }
         nodes.iter().try_for_each(|nodes| write!(f, " --nodes {nodes}"))?;

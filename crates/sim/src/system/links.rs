@@ -13,6 +13,8 @@ pub(super) struct Links {
     cuts: Vec<u32>,
     /// How many of them are noticed by both ends.
     noticed: Vec<u32>,
+    /// How many troubles hold messages back in this direction now.
+    stalls: Vec<u32>,
     /// Do both ends take it for connected? (The lower site first.)
     connected: Vec<bool>,
 }
@@ -26,6 +28,7 @@ impl Links {
             beside,
             cuts: vec![0; sites * sites],
             noticed: vec![0; sites * sites],
+            stalls: vec![0; sites * sites],
             connected: vec![false; sites * sites],
         }
     }
@@ -70,10 +73,26 @@ impl Links {
         self.noticed[at] += u32::from(noticed);
     }
 
-    /// Takes all cuts back.
+    /// Takes all cuts and stalls back.
     pub(super) fn heal(&mut self) {
         self.cuts.fill(0);
         self.noticed.fill(0);
+        self.stalls.fill(0);
+    }
+
+    /// Are messages held back in this direction?
+    pub(super) fn is_stalled(&self, from: usize, to: usize) -> bool {
+        self.stalls[from * self.sites + to] > 0
+    }
+
+    /// Holds messages back in this direction, once more.
+    pub(super) fn stall(&mut self, from: usize, to: usize) {
+        self.stalls[from * self.sites + to] += 1;
+    }
+
+    /// Takes one stall back.
+    pub(super) fn go_on(&mut self, from: usize, to: usize) {
+        self.stalls[from * self.sites + to] -= 1;
     }
 
     /// Takes one cut back.

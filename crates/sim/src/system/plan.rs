@@ -32,11 +32,14 @@ pub enum Edition {
     /// Copies of sites that run beside their originals, adds with limits of their own, calls that are
     /// refused, and checkpoints at odd times.
     Third,
+    /// Messages that are held back in one direction, edges that are absent while a site is removed in order, and outcomes
+    /// that are asked for at every site after restarts.
+    Fourth,
 }
 
 impl Edition {
     /// That of a seed whose edition is not named.
-    pub const LATEST: Self = Self::Third;
+    pub const LATEST: Self = Self::Fourth;
 }
 
 impl std::fmt::Display for Edition {
@@ -45,6 +48,7 @@ impl std::fmt::Display for Edition {
             Self::First => "1",
             Self::Second => "2",
             Self::Third => "3",
+            Self::Fourth => "4",
         })
     }
 }
@@ -57,7 +61,8 @@ impl std::str::FromStr for Edition {
             "1" => Ok(Self::First),
             "2" => Ok(Self::Second),
             "3" => Ok(Self::Third),
-            _ => Err(format!("{text} is none of 1, 2, 3")),
+            "4" => Ok(Self::Fourth),
+            _ => Err(format!("{text} is none of 1, 2, 3, 4")),
         }
     }
 }
@@ -181,8 +186,6 @@ pub struct Plan {
     pub work: Work,
     /// Edges and relays.
     pub fleet: Fleet,
-    /// Is a site asked of the last operations before its process dies, and when it has started again?
-    pub asks_again: bool,
     /// What goes wrong, by the time at which it begins: for sites, then for edges and relays.
     pub troubles: Vec<Planned>,
     /// The rule that is left out, to see it caught.
@@ -249,7 +252,6 @@ impl Plan {
             intervals_ms: Vec::new(),
             work: work(random),
             fleet: Fleet::NONE,
-            asks_again: edition >= Edition::Third,
             troubles: Vec::new(),
             wrong: Wrong::default(),
             changes: Changes { sites: given, edition, ..Changes::default() },
@@ -276,6 +278,9 @@ impl Plan {
         if edition >= Edition::Third {
             plan.draw_third();
         }
+        if edition >= Edition::Fourth {
+            plan.draw_fourth();
+        }
         plan
     }
 
@@ -288,9 +293,8 @@ impl Plan {
             // Long enough for many checkpoints, and not so long that an operation is forgotten meanwhile.
             self.work.remote_ms = 5_000;
         }
-        self.troubles.extend(Trouble::draw_two_losses(random, self));
-        self.troubles
-            .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
+        let losses = Trouble::draw_two_losses(random, self);
+        self.add_troubles(losses);
     }
 
     /// What came with the third edition.
@@ -300,14 +304,29 @@ impl Plan {
         self.work.mistakes = some(whims, 0.5, &[0.02, 0.1]);
         let checkpoints =
             Trouble::draw_checkpoints(&mut Random::stream(self.seed, "system: checkpoints"), self);
-        self.troubles.extend(checkpoints);
-        self.troubles
-            .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
+        self.add_troubles(checkpoints);
         let random = &mut Random::stream(self.seed, "system: third edition");
         if let Some(beside) = Trouble::draw_beside(random, self) {
             self.run_beside(beside);
             self.set_clocks_for_newcomers();
         }
+    }
+
+    /// What came with the fourth edition.
+    fn draw_fourth(&mut self) {
+        let stalls = Trouble::draw_stalls(&mut Random::stream(self.seed, "system: stalls"), self);
+        self.add_troubles(stalls);
+        let absent = Trouble::draw_absent_edges(&mut Random::stream(self.seed, "system: absent edges"), self);
+        self.add_troubles(absent);
+        let questions = Trouble::draw_questions(&mut Random::stream(self.seed, "system: questions"), self);
+        self.add_troubles(questions);
+    }
+
+    /// First those of sites, then those of edges and relays, each by the time at which they begin.
+    fn add_troubles(&mut self, more: Vec<Planned>) {
+        self.troubles.extend(more);
+        self.troubles
+            .sort_by_key(|planned| (matches!(planned.trouble, Trouble::Befalls { .. }), planned.at_ms));
     }
 
     /// A copy of a site runs beside its original. Until they are noticed both spend the rights of the site, so that bounds do

@@ -388,13 +388,10 @@ impl Site {
         &self.membership
     }
 
-    /// Have all others what it has written?
+    /// May it leave, and take nothing with it? The server asks the same (`quipu_server::node::leaving`).
     pub(super) fn is_drained(&self) -> bool {
         let Some(host) = &self.host else { return false };
-        let others = self.membership.members.len() - 1;
-        let has_all =
-            |shard| host.position(shard).is_some_and(|last| host.acknowledged(shard, last) == others);
-        self.open.is_empty() && self.shards.all().all(has_all)
+        self.open.is_empty() && host.unfinished().is_nothing()
     }
 
     /// There is a link to another site, or it is gone.

@@ -38,6 +38,16 @@ pub enum Trouble {
         /// For how long.
         for_ms: Millis,
     },
+    /// Messages from one site to another are held back and arrive later, in order. The link stays open: it is not silent for
+    /// long enough to be given up.
+    Stall {
+        /// From this one,
+        from: usize,
+        /// to this one.
+        to: usize,
+        /// For how long.
+        for_ms: Millis,
+    },
     /// Messages between two groups of sites are lost.
     Split {
         /// The sites of one group, as bits.
@@ -122,6 +132,8 @@ pub enum Trouble {
         /// If the copy goes on as another incarnation, it is away for so long.
         away_ms: Millis,
     },
+    /// All sites that are up are asked what became of the newest operations, and of some older ones.
+    AskOutcomes,
     /// A site's wall clock jumps.
     Clock {
         /// The site.
@@ -183,6 +195,12 @@ const TROUBLES_MAX: usize = 24;
 const CHECKPOINTS_MAX: usize = 12;
 /// The most sites that join.
 const JOINS_MAX: usize = 2;
+/// The most stalls.
+const STALLS_MAX: usize = 8;
+/// How long a direction of a link is stalled. A link that is silent for five seconds is given up.
+const STALL_MS: [Millis; 4] = [100, 700, 2_500, 4_900];
+/// The most times that outcomes are asked for, besides after restarts.
+const QUESTIONS_MAX: usize = 4;
 
 impl Trouble {
     /// The site that it befalls, if it is one.
@@ -199,10 +217,10 @@ impl Trouble {
             | Self::Restore { site, .. }
             | Self::Beside { site, .. }
             | Self::Clock { site, .. } => Some(site),
-            Self::Cut { from: one, to: other, .. } | Self::LoseTwo { site: one, other, .. } => {
-                Some(one.max(other))
-            }
-            Self::Split { .. } | Self::Befalls { .. } => None,
+            Self::Cut { from: one, to: other, .. }
+            | Self::Stall { from: one, to: other, .. }
+            | Self::LoseTwo { site: one, other, .. } => Some(one.max(other)),
+            Self::Split { .. } | Self::AskOutcomes | Self::Befalls { .. } => None,
         }
     }
 
@@ -291,6 +309,62 @@ impl Trouble {
             planned.push(Planned { at_ms, trouble: Self::Checkpoint { site } });
         }
         planned
+    }
+
+    /// Messages that are held back in one direction, in some seeds.
+    pub(super) fn draw_stalls(random: &mut Random, plan: &Plan) -> Vec<Planned> {
+        if plan.sites < 2 || !random.chance(0.4) {
+            return Vec::new();
+        }
+        let count = 1 + random.below(STALLS_MAX);
+        let stall = |_| {
+            let from = random.below(plan.sites);
+            let to = (from + 1 + random.below(plan.sites - 1)) % plan.sites;
+            let (at_ms, for_ms) = (random.bits() % plan.active_ms, *random.pick(&STALL_MS));
+            Planned { at_ms, trouble: Self::Stall { from, to, for_ms } }
+        };
+        (0..count).map(stall).collect()
+    }
+
+    /// A site that is removed in order while an edge is absent that has not heard that its token arrived there, in some of the
+    /// seeds that have edges.
+    pub(super) fn draw_absent_edges(random: &mut Random, plan: &Plan) -> Vec<Planned> {
+        let is_possible = plan.sites > 2 && plan.topology == Topology::Full && plan.fleet.edges > 0;
+        if !is_possible || !random.chance(0.6) {
+            return Vec::new();
+        }
+        let site = random.below(plan.sites);
+        let heir = (site + 1 + random.below(plan.sites - 1)) % plan.sites;
+        let at_ms = 500 + random.bits() % (plan.active_ms / 2);
+        let leaves = Planned {
+            at_ms: at_ms + *random.pick(&[300, 1_000, 2_000]),
+            trouble: Self::Leave { site, heir },
+        };
+        let edges = 1 + random.below(plan.fleet.edges);
+        let absent = |number| {
+            let mishap = Mishap::AbsentAfter { site, away_ms: *random.pick(&[2_000, 5_000, 12_000]) };
+            Planned { at_ms, trouble: Self::Befalls { who: Who::Edge(number), mishap } }
+        };
+        (0..edges).map(absent).chain([leaves]).collect()
+    }
+
+    /// When outcomes are asked for: in some seeds, and there around each restart.
+    pub(super) fn draw_questions(random: &mut Random, plan: &Plan) -> Vec<Planned> {
+        if !random.chance(0.6) {
+            return Vec::new();
+        }
+        let mut at: Vec<Millis> =
+            (0..random.below(QUESTIONS_MAX)).map(|_| random.bits() % plan.active_ms).collect();
+        for planned in &plan.troubles {
+            let away_ms = match planned.trouble {
+                Self::Crash { away_ms, .. } | Self::CrashInCommit { away_ms, .. } => away_ms,
+                Self::Restore { age_ms, away_ms, .. } => age_ms + away_ms,
+                _ => continue,
+            };
+            at.push(planned.at_ms.saturating_sub(1));
+            at.push(planned.at_ms + away_ms + *random.pick(&[10, 200, 1_500]));
+        }
+        at.into_iter().map(|at_ms| Planned { at_ms, trouble: Self::AskOutcomes }).collect()
     }
 
     /// A trouble for one of so many sites.

@@ -4,6 +4,7 @@
 use quipu_sim::coverage::Coverage;
 use std::{
     fmt,
+    io::Write as _,
     ops::Range,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
@@ -21,10 +22,12 @@ pub(crate) fn seeds(test: &str) -> impl Iterator<Item = u64> {
         Ok(text) => (parse("QUIPU_FRESH", &text), None),
         Err(_) => (from_the_clock(), Some(Instant::now() + BEGIN_WITHIN)),
     };
-    println!(
-        "the same block again: QUIPU_FRESH={}..{} cargo test -p quipu-sim --test {test} fresh_seeds",
+    // Not `eprintln!`: that is shown only when the test fails.
+    let command = format!(
+        "the same block again: QUIPU_FRESH={}..{} cargo test -p quipu-sim --test {test} fresh_seeds\n",
         block.start, block.end
     );
+    std::io::stderr().write_all(command.as_bytes()).expect("standard error takes it");
     block.take_while(move |_| deadline.is_none_or(|deadline| Instant::now() < deadline))
 }
 

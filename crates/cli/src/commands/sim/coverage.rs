@@ -7,7 +7,7 @@ use crate::failure::Failure;
 /// The flag.
 #[derive(clap::Args)]
 pub(super) struct Flag {
-    /// Say how often each rule, refusal and rare branch was reached, and which never was
+    /// Say how often each rule was consulted and each refusal and rare branch was reached, and which never was
     #[cfg(feature = "testing")]
     #[arg(long)]
     coverage: bool,

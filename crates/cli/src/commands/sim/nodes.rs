@@ -33,8 +33,9 @@ use std::time::Instant;
 pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
-    /// Which draws make the plan of a seed: 1, as seeds were before; 2, with a deadline for every answer
-    #[arg(long, value_name = "N", default_value = "2")]
+    /// Which draws make the plan of a seed: 1, as seeds were before; 2, with a deadline for every answer; 3, with adds that
+    /// name limits or are counted in part, and outcomes that are asked for
+    #[arg(long, value_name = "N", default_value_t = Edition::LATEST)]
     edition: Edition,
     /// Nodes at the start, instead of as many as the seed says
     #[arg(long, value_name = "N")]

@@ -36,8 +36,9 @@ use std::time::Instant;
 pub(crate) struct Args {
     #[command(flatten)]
     seeds: Seeds,
-    /// Which draws make the plan of a seed: 1, as seeds were at first; 2 and 3, with the kinds of work and trouble that came
-    /// later (3: copies of a site that run beside it, adds with limits, calls that are refused)
+    /// Which draws make the plan of a seed: 1, as seeds were at first; 2 to 4, with the kinds of work and trouble that came
+    /// later (3: copies of a site that run beside it, adds with limits, calls that are refused; 4: messages held back in one
+    /// direction, edges that are absent while a site is removed in order, outcomes asked for around restarts)
     #[arg(long, value_name = "N", default_value_t = Edition::LATEST)]
     edition: Edition,
     /// Sites, instead of as many as the seed says

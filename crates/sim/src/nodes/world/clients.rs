@@ -35,7 +35,8 @@ impl World {
         let asking = &mut self.clients[client];
         // A node that was there when it was last asked, most likely.
         let to = asking.home;
-        let call = match asking.last_operation() {
+        let asked_for = asking.wonders(&self.plan.work).or_else(|| asking.last_operation());
+        let call = match asked_for {
             Some(last) => Call { act: Act::Outcome, since_ms: now, ..self.calls[last].clone() },
             None => asking.next_call(&mut self.pool, &self.plan.work, now),
         };

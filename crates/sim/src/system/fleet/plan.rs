@@ -98,6 +98,13 @@ pub enum Mishap {
         /// How many times in a row.
         times: usize,
     },
+    /// It hands over to a site, does not hear that its token has arrived, and is away.
+    AbsentAfter {
+        /// Which site.
+        site: usize,
+        /// For how long it is away.
+        away_ms: Millis,
+    },
     /// Messages to it and from it are lost.
     Cut {
         /// For how long.

@@ -82,6 +82,8 @@ pub(in crate::system) struct Replica {
     pub(in crate::system) stage: Stage,
     /// It dies in its next commit, and is away for so long.
     pub(in crate::system) dying: Option<Millis>,
+    /// It dies when it would hear that its token has arrived there, and is away for so long.
+    pub(in crate::system) dies_of_answer: Option<(Station, Millis)>,
     tickets: u64,
     pub(in crate::system) purposes: BTreeMap<Ticket, Purpose>,
     pub(in crate::system) random: Random,
@@ -141,6 +143,7 @@ impl Replica {
             run: 0,
             stage: Stage::Gone,
             dying: None,
+            dies_of_answer: None,
             tickets: 0,
             purposes: BTreeMap::new(),
             random: Random::stream(plan.seed, &purpose),
@@ -180,6 +183,7 @@ impl Replica {
         self.openings = 0;
         self.stage = Stage::Active;
         self.last_words.clear();
+        self.dies_of_answer = None;
         self.known.clear();
     }
 

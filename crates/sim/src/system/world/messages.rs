@@ -5,7 +5,7 @@ use crate::system::history::Note;
 use crate::system::site::Site;
 use quipu_engine::{Envelope, Message, SiteId};
 use quipu_storage::ShardId;
-use std::rc::Rc;
+use std::{collections::BTreeMap, rc::Rc};
 
 /// Two sites that can reach each other connect within this time.
 const CONNECT_MS_MAX: u64 = 100;
@@ -61,8 +61,24 @@ impl World {
         speaks
     }
 
+    /// Those that a stall has held back arrive now, in order.
+    pub(super) fn let_through(&mut self) {
+        let stalled = |way: &(usize, usize)| self.links.is_stalled(way.0, way.1);
+        let (held, free) = std::mem::take(&mut self.held).into_iter().partition(|(way, _)| stalled(way));
+        self.held = held;
+        let free: BTreeMap<(usize, usize), Vec<Letter>> = free;
+        for letter in free.into_values().flatten() {
+            self.queue.push(0, Event::Message(Box::new(letter)));
+        }
+    }
+
     /// A message arrives.
     pub(super) fn receive(&mut self, letter: Letter) -> Result<(), String> {
+        let way = (letter.from.1, letter.to.1);
+        if self.links.is_stalled(way.0, way.1) {
+            self.held.entry(way).or_default().push(letter);
+            return Ok(());
+        }
         let Letter { from: (sender, from), to: (id, to), shard, parcel, branch, is_beside } = letter;
         // Links to one that is gone end with it.
         if is_beside && !self.is_beside(from, to) {
@@ -128,6 +144,10 @@ impl World {
     pub(super) fn tell_both(&mut self, a: usize, b: usize, up: bool) {
         let what = if up { "connect" } else { "are disconnected" };
         self.note(Note::Text(format!("sites {} and {} {what}", a + 1, b + 1)));
+        if !up {
+            // What a link has not delivered ends with it.
+            self.held.retain(|way, _| *way != (a, b) && *way != (b, a));
+        }
         let (id_a, id_b) = (self.sites[a].id, self.sites[b].id);
         self.sites[a].link(id_b, up);
         self.sites[b].link(id_a, up);

@@ -90,6 +90,8 @@ pub(super) struct World {
     to_sites: Network<Backbone>,
     to_clients: Network<Backbone>,
     pub(super) between: Network<Backbone>,
+    /// Messages that a stall holds back, by direction.
+    held: BTreeMap<(usize, usize), Vec<Letter>>,
     envelopes: Vec<Envelope>,
     checks: Vec<Box<dyn Check>>,
     /// How much may still happen.
@@ -173,6 +175,7 @@ impl World {
             to_sites: client_network(&plan, true, plan.seed ^ 1),
             to_clients: client_network(&plan, false, plan.seed ^ 2),
             between: between_sites(&plan),
+            held: BTreeMap::new(),
             envelopes: Vec::new(),
             checks: check::all(&plan),
             budget: Budget::new(plan.clients + plan.fleet.edges, plan.active_ms, watching),

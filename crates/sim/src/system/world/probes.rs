@@ -7,10 +7,12 @@ use quipu_engine::Reply;
 
 /// The producer of probes.
 const PROBE: u32 = u32::MAX;
-/// A site that dies and comes back is asked of so many operations,
-const ASKED_AGAIN_MAX: usize = 12;
-/// from among so many of the last calls.
-const LOOKED_AT_MAX: usize = 100;
+/// So many of the newest operations are asked for,
+const NEWEST_MAX: usize = 12;
+/// and one of so many of those before,
+const OLDER_STEP: usize = 25;
+/// as far back as this.
+const OLDER_MAX: usize = 300;
 
 impl World {
     /// Asks sites now, apart from all clients. No answer: the site is away, or its store is in trouble.
@@ -31,23 +33,17 @@ impl World {
         self.ask_all(self.members().into_iter().map(|site| (site, call.clone())).collect())
     }
 
-    /// Asks a site what became of the last operations of clients.
-    pub(super) fn ask_again(&mut self, site: usize) -> Result<(), String> {
-        if !self.plan.asks_again || !self.sites[site].is_up() {
-            return Ok(());
-        }
+    /// Asks all sites what became of the newest operations, and of some older ones.
+    pub(super) fn ask_outcomes(&mut self) -> Result<(), String> {
         let is_operation = |call: &&Call| call.id.is_some() && matches!(call.act, Act::Add { .. });
-        let operations = self.calls.iter().rev().take(LOOKED_AT_MAX).filter(is_operation);
-        let calls = operations.take(ASKED_AGAIN_MAX).map(|call| Call { act: Act::Outcome, ..call.clone() });
-        let asked = calls.collect::<Vec<_>>();
-        for call in asked {
-            self.calls.push(call);
-            self.attempts.push(Attempt::new(self.calls.len() - 1, None, site));
-            self.submit(self.attempts.len() - 1);
-        }
-        self.commit(site)?;
-        self.probed.clear();
-        Ok(())
+        let newest: Vec<Call> =
+            self.calls.iter().rev().filter(is_operation).take(OLDER_MAX).cloned().collect();
+        let (first, older) = newest.split_at(newest.len().min(NEWEST_MAX));
+        let asked = first.iter().chain(older.iter().step_by(OLDER_STEP));
+        let outcome = |call: &Call| Call { act: Act::Outcome, ..call.clone() };
+        let sites = self.members();
+        let questions = asked.flat_map(|call| sites.iter().map(move |site| (*site, outcome(call)))).collect();
+        self.ask_all(questions).map(drop)
     }
 
     fn ask_all(&mut self, calls: Vec<(usize, Call)>) -> Result<Vec<Option<Reply>>, String> {

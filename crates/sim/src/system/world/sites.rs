@@ -20,7 +20,7 @@ impl World {
         self.starts_behind(site);
         self.schedule(site, TICK_MS);
         self.look_at_links();
-        if self.sites[site].run_of_process().number > 1 { self.ask_again(site) } else { Ok(()) }
+        Ok(())
     }
 
     /// A call reaches its site.

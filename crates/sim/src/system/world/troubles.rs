@@ -11,6 +11,7 @@ impl World {
         self.note(Note::Text("everything heals".to_owned()));
         self.healed = true;
         self.links.heal();
+        self.let_through();
         for site in 0..self.sites.len() {
             self.sites[site].memory.heal();
             let has_noticed = self.fork.as_ref().is_some_and(|fork| fork.has_noticed(site));
@@ -30,7 +31,6 @@ impl World {
         self.note(Note::Text(format!("trouble {number} begins: {trouble:?}")));
         match trouble {
             Trouble::Crash { site, away_ms } => {
-                self.ask_again(site)?;
                 if self.sites[site].is_up() {
                     self.crash(site, away_ms);
                 }
@@ -48,6 +48,11 @@ impl World {
                 self.look_at_links();
                 self.queue.push(for_ms, Event::Mend { trouble: number });
             }
+            Trouble::Stall { from, to, for_ms } => {
+                self.links.stall(from, to);
+                self.queue.push(for_ms, Event::Mend { trouble: number });
+            }
+            Trouble::AskOutcomes => self.ask_outcomes()?,
             Trouble::Disk { site, shard, fault, times } => {
                 (0..times).for_each(|_| self.sites[site].memory.inject(ShardId(shard), fault));
             }
@@ -75,8 +80,13 @@ impl World {
             return;
         }
         self.note(Note::Text(format!("trouble {number} is over")));
-        for (from, to, noticed) in self.cuts(self.plan.troubles[number].trouble) {
+        let trouble = self.plan.troubles[number].trouble;
+        for (from, to, noticed) in self.cuts(trouble) {
             self.links.mend(from, to, noticed);
+        }
+        if let Trouble::Stall { from, to, .. } = trouble {
+            self.links.go_on(from, to);
+            self.let_through();
         }
         self.look_at_links();
     }

@@ -119,7 +119,7 @@ impl World {
     }
 
     /// A process dies, and starts again.
-    fn crash_replica(&mut self, at: usize, away_ms: Millis) {
+    pub(super) fn crash_replica(&mut self, at: usize, away_ms: Millis) {
         self.kill_replica(at);
         self.queue.push(away_ms, Event::Fleet(Happening::Restart { replica: at }));
     }
@@ -176,6 +176,9 @@ impl World {
             Mishap::Disk { fault, times } => {
                 (0..times).for_each(|_| replica.memory.inject(ShardId(0), fault));
             }
+            Mishap::AbsentAfter { site, away_ms } => {
+                replica.dies_of_answer = Some((Station::Site(site), away_ms));
+            }
             Mishap::Cut { for_ms } => replica.cut_until = replica.cut_until.max(now + for_ms),
             Mishap::Crash { .. } | Mishap::CrashInCommit { .. } => {}
         }
@@ -186,6 +189,7 @@ impl World {
         for at in 0..self.fleet.replicas.len() {
             self.fleet.replicas[at].memory.heal();
             self.fleet.replicas[at].cut_until = 0;
+            self.fleet.replicas[at].dies_of_answer = None;
             self.restart_replica(at)?;
         }
         Ok(())

@@ -14,7 +14,7 @@ use quipu_storage::ShardId;
 
 impl World {
     /// Who answers there, if anybody does.
-    fn server_at(&self, station: Station) -> Option<Server> {
+    pub(super) fn server_at(&self, station: Station) -> Option<Server> {
         match station {
             Station::Site(site) => {
                 let site = &self.sites[site];

@@ -48,8 +48,10 @@ impl World {
         }
         self.fleet.replicas[at].speaks_at = now + self.plan.fleet.sync_ms;
         let stations = self.stations(at);
+        let wanted = self.fleet.replicas[at].dies_of_answer.map(|(station, _)| station);
+        let wanted = wanted.filter(|station| self.server_at(*station).is_some());
         let replica = &mut self.fleet.replicas[at];
-        let station = stations[replica.current % stations.len()];
+        let station = wanted.unwrap_or_else(|| stations[replica.current % stations.len()]);
         match replica.known.get(&station).copied() {
             None => self.send_visits(at, station, None, Vec::new(), true),
             Some(server) if replica.is_edge() => self.edge_speaks(at, station, server),
@@ -189,6 +191,14 @@ impl World {
         }
         // Whoever has heard an answer does not hear it again.
         let Some(asked) = replica.unanswered.remove(&number) else { return Ok(()) };
+        if let Some((station, away_ms)) = replica.dies_of_answer
+            && asked.to == station
+            && asked.server.is_some_and(|server| replica.open().tokens.contains_key(&server.name))
+        {
+            replica.dies_of_answer = None;
+            self.crash_replica(at, away_ms);
+            return Ok(());
+        }
         if replica.waiting.is_some_and(|waiting| waiting.number == number) {
             replica.waiting = None;
         }
