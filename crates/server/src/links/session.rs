@@ -126,11 +126,11 @@ impl<N: Inside> Session<N> {
         };
         let site = hello.site;
         match self.enter(&hello) {
-            Ok(Some((peer, queue))) => {
+            Ok(Entered::Stays { peer, queue, .. }) => {
                 self.exchange(site, &peer, &queue).await;
                 End::WasUp
             }
-            Ok(None) => {
+            Ok(Entered::Superfluous) => {
                 tracing::debug!(%site, "there is a link already; this one is closed");
                 End::Superfluous
             }
@@ -141,20 +141,21 @@ impl<N: Inside> Session<N> {
     /// Makes this connection the link, if it is the one that stays. Only then the other side's run is remembered, before
     /// anything is said over the link: a copy that dials beside its original does not take that one's place. It is compared once
     /// more with what was seen: other handshakes may have been completed since this one was begun, but none is while this runs.
-    fn enter(&self, hello: &Hello) -> Result<Option<(Arc<Peer>, Arc<Queue>)>, Failure> {
+    fn enter(&self, hello: &Hello) -> Result<Entered, Failure> {
         let seen = self.check(hello)?;
         let (site, board) = (hello.site, self.node.board());
         let entered = board.enter(site, self.dialled.is_some(), self.round);
-        let Entered::Stays { peer, queue, replaced } = entered else { return Ok(None) };
-        if replaced {
-            self.node.disconnected(site);
+        if let Entered::Stays { peer, queue, replaced } = &entered {
+            if *replaced {
+                self.node.disconnected(site);
+            }
+            if let Err(why) = self.node.remember(site, seen) {
+                peer.leave(queue, &why);
+                return Err(Failure::NotNow(why));
+            }
+            board.hear_cluster_id(site, hello.cluster_id);
         }
-        if let Err(why) = self.node.remember(site, seen) {
-            peer.leave(&queue, &why);
-            return Err(Failure::NotNow(why));
-        }
-        board.hear_cluster_id(site, hello.cluster_id);
-        Ok(Some((peer, queue)))
+        Ok(entered)
     }
 
     /// The side that has dialled.

@@ -115,9 +115,11 @@ impl Sitting {
 
     /// Notes what this site waits for, which joins. What does not come by itself is logged.
     fn note_waits(&self, waits_for: BTreeSet<WaitsFor>) {
-        let before = std::mem::replace(&mut self.lock().waits_for, waits_for.clone());
-        let branches = waits_for.difference(&before).filter(|it| matches!(it, WaitsFor::Branch { .. }));
+        let mut state = self.lock();
+        let branches =
+            waits_for.difference(&state.waits_for).filter(|it| matches!(it, WaitsFor::Branch { .. }));
         branches.for_each(|why| tracing::error!("this site does not become a member: {why}"));
+        state.waits_for = waits_for;
     }
 
     pub(super) fn notice(&self) -> Vec<u8> {
