@@ -17,6 +17,8 @@ const LOOK_MS: Millis = 500;
 const CLOSE_MS_MAX: Millis = 120_000;
 /// And after that all sites must agree within this time.
 const SETTLE_MS_MAX: Millis = 120_000;
+/// A site that still cannot leave after this time, because of what it keeps for relays, is told to stay.
+const STAY_AFTER_MS: Millis = 30_000;
 /// Edges and relays have handed over everything and left within this time.
 const DISPERSE_MS_MAX: Millis = 300_000;
 /// How often that is looked at.
@@ -213,8 +215,14 @@ fn settle(world: &mut World) -> Result<Millis, String> {
         let took = world.now() - since;
         let all_are_up = world.members().iter().all(|&site| world.sites[site].is_up());
         if world.is_changing() || !all_are_up {
+            if took >= STAY_AFTER_MS {
+                world.let_stay();
+            }
             if took >= SETTLE_MS_MAX {
-                return Err(format!("{took} ms after everything has healed the cluster is still changing"));
+                let who = world.not_drained();
+                return Err(format!(
+                    "{took} ms after everything has healed the cluster is still changing{who}"
+                ));
             }
             world.run_until(world.now() + SETTLE_STEP_MS)?;
             continue;

@@ -7,7 +7,7 @@ use crate::core::Millis;
 use quipu_engine::handoff::{HandoffStats, Name, Server};
 use quipu_engine::{
     BadMessage, Command, Envelope, Host, Membership, Message, Moment, OperationId, Released, Reply, Rule,
-    Settings, ShardAudit, Shards, SiteId, Ticket, Window, WindowMode,
+    Settings, ShardAudit, Shards, SiteId, Ticket, Unfinished, Window, WindowMode,
 };
 use quipu_storage::memory::{Memory, MemoryLog, MemoryTable};
 use quipu_storage::{Flush, ShardId, Store};
@@ -390,8 +390,11 @@ impl Site {
 
     /// May it leave, and take nothing with it? The server asks the same (`quipu_server::node::leaving`).
     pub(super) fn is_drained(&self) -> bool {
-        let Some(host) = &self.host else { return false };
-        self.open.is_empty() && host.unfinished().is_nothing()
+        self.open.is_empty() && self.unfinished().is_some_and(|it| it.is_nothing())
+    }
+
+    pub(super) fn unfinished(&self) -> Option<Unfinished> {
+        self.host.as_ref().map(|host| host.unfinished())
     }
 
     /// There is a link to another site, or it is gone.

@@ -6,7 +6,7 @@ use crate::core::Millis;
 use crate::system::history::Note;
 use crate::system::site::Standing;
 use crate::system::trouble::Trouble;
-use quipu_engine::{Membership, Rule};
+use quipu_engine::{Membership, Rule, Unfinished};
 use std::rc::Rc;
 
 /// How far a change has come is looked at so often.
@@ -101,6 +101,24 @@ impl World {
     /// Is who belongs to the cluster about to change?
     pub(in crate::system) fn is_changing(&self) -> bool {
         self.change.is_some()
+    }
+
+    /// Known defect: a site that leaves refuses all visits, also those by which a relay would fetch the copies that the site
+    /// keeps for it, so that it can never leave. A person then takes it back (`quipu site stay`).
+    pub(in crate::system) fn let_stay(&mut self) {
+        let Some(UnderWay { site, step: Step::Drain { .. } }) = self.change else { return };
+        let only_keeps = |it: Unfinished| Unfinished { kept: 0, ..it.clone() }.is_nothing() && it.kept > 0;
+        if self.sites[site].unfinished().is_some_and(only_keeps) {
+            self.note(Note::Text(format!("site {} is told to stay", site + 1)));
+            self.sites[site].standing = Standing::Member;
+            self.change = None;
+        }
+    }
+
+    /// Which site would leave, and what is in the way.
+    pub(in crate::system) fn not_drained(&self) -> String {
+        let leaving = self.sites.iter().filter(|site| site.standing == Standing::Leaving);
+        leaving.map(|site| format!("; site {} would leave: {:?}", site.id, site.unfinished())).collect()
     }
 
     pub(super) fn next(&mut self, change: UnderWay, wait: Millis) {
