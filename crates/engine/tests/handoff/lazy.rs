@@ -40,14 +40,18 @@ fn a_repeated_visit_tells_what_is_on_the_device() {
 
 #[test]
 fn a_lazy_relay_tells_edges_what_is_on_the_device() {
-    let (mut relay, mut edge) = (Node::relay(1).lazy(), Node::edge(1));
+    let (mut site, mut relay, mut edge) =
+        (Node::site(1, Settings::default()), Node::relay(1).lazy(), Node::edge(1));
     edge.ask(b"hits");
     for round in 1..4 {
+        edge.exchange(&mut relay, true, 0);
+        relay.exchange(&mut site, true, 0);
         relay.add(b"hits", 5, 0);
         edge.exchange(&mut relay, true, 0);
         assert_eq!(edge.value(b"hits"), 5 * round);
         relay.restart(0);
-        assert_eq!(relay.value(b"hits"), 5 * round, "the edge was told so");
+        relay.hand_over(&mut site, 0);
+        assert_eq!(site.value(b"hits"), 5 * round, "the edge was told so");
     }
 }
 
