@@ -31,7 +31,6 @@ listed!(Rule,
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
-    AdoptedIsToldByAll
 );
 
 listed!(Refusal,
