@@ -85,7 +85,7 @@ fn a_copy_is_refused_where_the_original_has_a_slot_and_says_so() {
     drop(edge);
     let edge = options().open(&path, [site.url()]).unwrap();
     edge.add("more", 1).unwrap();
-    site.always(Some(quipu_edge::testing::Fault::LoseAnswer));
+    site.always(Some(Fault::LoseAnswer));
     assert!(edge.sync().is_err());
     site.always(None);
     let twin = options().open(&copy, [site.url()]).unwrap();
