@@ -31,7 +31,7 @@ listed!(Rule,
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored SettlingIsLogged
     SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots
-    StoppedIsInDoubt FindingsStay HeardTakesTokens LastWordsOutliveOne AdoptedIsToldByAll
+    StoppedIsInDoubt FindingsStay HeardTakesTokens LastWordsOutliveOne
 );
 
 listed!(Refusal,

@@ -123,9 +123,6 @@ pub enum Rule {
     /// An edge is told that its last words are kept when a second site has their tokens, or knows that they were taken.
     /// *Without:* at once.
     LastWordsOutliveOne,
-    /// A relay is told that it was adopted when all members know it. *Without:* when those know it that are linked to the
-    /// heir, at least one.
-    AdoptedIsToldByAll,
 }
 
 impl Rules {

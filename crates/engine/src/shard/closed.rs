@@ -250,13 +250,14 @@ impl Shard {
         }
     }
 
-    /// The peers that lack the present table of this site.
+    /// The peers that are to have the present table of this site, and lack it: those with a link to it, or all, if none has
+    /// it. Of those without a link it is not heard what they have received.
     pub(super) fn who_lack_table(&self) -> Vec<SiteId> {
         let version = self.closed.own_version().filter(|_| !self.closed.is_due()).unwrap_or(u64::MAX);
         let lacks = |peer: &Peer| peer.received(self.settings.site) < version;
         let peers = &self.links.peers;
-        let all = self.settings.rules.keep(Rule::AdoptedIsToldByAll) || peers.values().all(lacks);
-        let lacking = peers.iter().filter(|(_, peer)| lacks(peer) && (peer.connected || all));
+        let has_one = peers.values().any(|peer| !lacks(peer));
+        let lacking = peers.iter().filter(|(_, peer)| lacks(peer) && (peer.connected || !has_one));
         lacking.map(|(site, _)| *site).collect()
     }
 

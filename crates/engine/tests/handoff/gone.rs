@@ -1,10 +1,8 @@
 //! Tokens for a site that is gone: its heir counts those which it had not counted, and no others.
 
-use quipu_engine::{
-    Action, Add, Membership, OperationId, Refusal, Reply, Rule, Rules, Settings, SiteId, Ticket,
-};
+use quipu_engine::{Action, Add, Membership, OperationId, Rule, Rules, Settings, SiteId};
 
-use crate::world::{Node, moment, shards};
+use crate::world::Node;
 
 fn site(number: u16) -> SiteId {
     SiteId { number, incarnation: 0 }
@@ -227,44 +225,6 @@ fn a_site_that_was_started_counts_no_token_before_another_one_has_spoken_to_it()
 
     let (mut one, _, _) = started_again(Rules::without(Rule::HeardTakesTokens));
     assert_eq!(one.value(b"hits"), 5, "an old copy would have counted it, too");
-}
-
-/// A relay leaves what it keeps to the first site, while the third is away. Is it told that it may leave? And when the
-/// third is back?
-fn may_leave(rules: Rules) -> [bool; 2] {
-    let mut cluster = Cluster::new(rules);
-    let shard = shards().of(b"hits");
-    let (mut relay, heir) = (Node::relay(1), cluster.sites[0].server().name);
-    relay.host.stop_relay(shard).expect("it may");
-    relay.commit(0);
-    let mut asks = |cluster: &mut Cluster| {
-        relay.host.bequeath(shard, Ticket(0), heir);
-        let Some((_, Reply::Estate(estate))) = relay.commit(0).pop() else { panic!("an estate") };
-        cluster.sites[0].host.adopt(shard, Ticket(0), &estate, moment(cluster.now_ms));
-        match cluster.sites[0].commit(cluster.now_ms).pop() {
-            Some((_, Reply::Adopted(_))) => true,
-            Some((_, Reply::Refused(Refusal::NotTold { missing }))) => {
-                assert!(missing.contains(&site(3)) || !rules.keep(Rule::AdoptedIsToldByAll), "{missing:?}");
-                false
-            }
-            other => panic!("{other:?}"),
-        }
-    };
-    cluster.sites[0].host.disconnected(site(3));
-    asks(&mut cluster);
-    cluster.talk(&[0, 1]);
-    let while_away = asks(&mut cluster);
-    cluster.sites[0].host.connected(site(3));
-    cluster.sites[2].connect_all();
-    cluster.talk(&[0, 1, 2]);
-    [while_away, asks(&mut cluster)]
-}
-
-#[test]
-fn a_relay_may_leave_when_all_sites_know_who_answers_for_it() {
-    assert_eq!(may_leave(Rules::default()), [false, true]);
-    // Should the two that know be lost, the third would not.
-    assert_eq!(may_leave(Rules::without(Rule::AdoptedIsToldByAll)), [true, true]);
 }
 
 #[test]

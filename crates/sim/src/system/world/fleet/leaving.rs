@@ -73,6 +73,10 @@ impl World {
         }
         for at in self.plan.fleet.edges..self.fleet.replicas.len() {
             let replica = &mut self.fleet.replicas[at];
+            if replica.stage != Stage::Gone && !replica.is_up() {
+                // It died in the commit after everything had healed, and comes back with what it has.
+                return Some(format!("{} is away", replica.who));
+            }
             if replica.stage == Stage::Active && self.plan.fleet.relays_retire {
                 replica.stage = Stage::Leaving { early: false };
             }
