@@ -27,8 +27,8 @@ const WINDOW_MS_MAX: Millis = 120_000;
 const CHECKPOINTS_MS: Millis = 130_000;
 /// So many operations are asked for.
 const ASKED_MAX: usize = 20;
-/// Rows of a shard that stand for no counter: what it says of itself, and the time.
-const OTHER_ROWS: usize = 2;
+/// Rows of a shard that stand for no counter: what it says of itself, the time, and up to which record it is covered.
+const OTHER_ROWS: usize = 3;
 /// The producer of questions that no client asks.
 const PROBE: u32 = u32::MAX;
 

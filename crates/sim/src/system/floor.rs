@@ -14,8 +14,9 @@ const WINDOW_MS_MAX: Millis = 10_000;
 const CHECKPOINTS_MS: Millis = 130_000;
 /// So many operations are asked for.
 const ASKED_MAX: usize = 20;
-/// Rows of a shard that stand for no counter: what it says of itself, the time, and a list of settled entries.
-const OTHER_ROWS: usize = 3;
+/// Rows of a shard that stand for no counter: what it says of itself, the time, up to which record it is covered, and a list of
+/// settled entries.
+const OTHER_ROWS: usize = 4;
 /// Rows that stand for no edge and no relay, of a shard to which some have come; and that tell whose closed slots are known.
 const DESK_ROWS: usize = 4;
 /// So many rows are looked at in one go.

@@ -219,10 +219,9 @@ impl FjallTable {
     /// All rows of a slice that are in memory are written to files of their own.
     #[cfg(feature = "testing")]
     pub fn write_files(&self, slice: Slice) -> Result<(), StorageError> {
-        let space = if slice == Slice::KEPT {
-            Some(self.rows.clone())
-        } else {
-            self.slices().spaces.get(&slice).map(|space| space.keyspace.clone())
+        let space = match slice {
+            Slice::KEPT => Some(self.rows.clone()),
+            _ => self.slices().spaces.get(&slice).map(|space| space.keyspace.clone()),
         };
         space.map_or(Ok(()), |space| space.rotate_memtable_and_wait()).map_err(failed("writing to"))
     }

@@ -316,7 +316,6 @@ fn look_at_journals(folder: &Path, held: &TableHeld, looked: &mut Looked) -> io:
     if present.is_empty() && held.journals.is_empty() {
         looked.wrong.push(format!("{} has no journal any more: it held rows", folder.display()));
     }
-    let newest = present.last().copied().unwrap_or(0);
     for (&number, journal) in held.journals.iter().filter(|(number, _)| !present.contains(number)) {
         // They go in the order of their numbers, and the newest stays.
         if present.first().is_none_or(|&first| first < number) {
@@ -337,24 +336,9 @@ fn look_at_journals(folder: &Path, held: &TableHeld, looked: &mut Looked) -> io:
                 "{} is cut or damaged at byte {bytes}: it held rows up to byte {noted}",
                 path.display()
             ));
-        } else if number < newest && !is_zero_from(&file, journal.bytes)? {
-            // It was on the device as a whole before the next one began.
-            looked.wrong.push(format!("{} is damaged at byte {}", path.display(), journal.bytes));
         }
     }
     Ok(())
-}
-
-fn is_zero_from(mut file: &File, at: u64) -> io::Result<bool> {
-    file.seek(SeekFrom::Start(at))?;
-    let mut bytes = vec![0; READ_BYTES];
-    loop {
-        match file.read(&mut bytes)? {
-            0 => return Ok(true),
-            read if bytes[..read].iter().any(|&byte| byte != 0) => return Ok(false),
-            _ => {}
-        }
-    }
 }
 
 impl Journal {
