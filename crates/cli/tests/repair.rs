@@ -24,7 +24,7 @@ fn text(output: &Output) -> String {
 fn files(folder: &Path) -> BTreeSet<PathBuf> {
     let list =
         |folder: &Path| fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    list(folder).chain(list(&folder.join("log"))).collect()
+    list(folder).chain(list(&folder.join("log"))).chain(list(&folder.join("table"))).collect()
 }
 
 fn newest_log(folder: &Path) -> PathBuf {
@@ -87,4 +87,43 @@ fn a_folder_without_its_format_is_not_started_as_new() {
     assert!(done.status.success() && text(&done).contains("loses nothing"), "{}", text(&done));
     let server = site.start();
     assert_eq!(server.client().call("GET hits").count(), 42);
+}
+
+/// What was counted before the last checkpoint is in the table alone: fjall would start with what it finds there.
+#[test]
+fn a_folder_whose_table_lacks_something_is_named_and_not_started() {
+    let cut = |path: &Path| {
+        fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(40)).expect("it is there");
+    };
+    let remove = |path: &Path| fs::remove_file(path).expect("it was there");
+    let harms: [(&str, &dyn Fn(&Path)); 4] = [
+        ("table/0.jnl", &cut),
+        ("table/0.jnl", &remove),
+        ("table/keyspaces/0/current", &remove),
+        ("table/keyspaces/1/current", &remove),
+    ];
+    for (name, harm) in harms {
+        let site = Site::in_folder("--workers 1");
+        let server = site.start();
+        server.client().call("INCRBY hits 42");
+        server.stop();
+        site.start().kill();
+        let folder = site.data();
+        harm(&folder.join(name));
+        let before = files(&folder);
+        let serve = ["serve", "--resp", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+        for (args, words) in [
+            (&serve[..], "quipu repair"),
+            (&["repair"], "cannot be repaired"),
+            (&["repair", "--yes"], "cannot be repaired"),
+        ] {
+            let refused = quipu(args, &folder);
+            let said = text(&refused);
+            assert!(
+                !refused.status.success() && said.contains(name) && said.contains(words),
+                "{name}: {said}"
+            );
+            assert_eq!(files(&folder), before, "{name}: nothing was changed");
+        }
+    }
 }
