@@ -29,8 +29,8 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored SettlingIsLogged
-    SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
+    SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots ToldDesksStay
     StoppedIsInDoubt FindingsStay HeardTakesTokens LastWordsOutliveOne
 );
 

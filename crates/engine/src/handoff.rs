@@ -259,6 +259,12 @@ impl Visit {
         self.passed_on = None;
     }
 
+    /// Is it a relay's that wants no slot? It ends what it has begun, or comes for what is kept for it: a site that is to
+    /// leave waits for that. Others go to other sites.
+    pub fn ends_something(&self, leaf: bool) -> bool {
+        !leaf && !self.view.wants_slot()
+    }
+
     /// The counters that it speaks of: they must be in memory before it is taken in.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.notice.iter().flat_map(Notice::tokens);

@@ -32,7 +32,7 @@ pub use self::{
 };
 use crate::{
     Command, Event, FilterStats, KEY_BYTES_MAX, Listing, Membership, Moment, OperationStats, Outputs,
-    Refusal, Reply, Rule, Settings, Shard, SiteId, Ticket,
+    Refusal, Reply, Settings, Shard, SiteId, Ticket,
     coverage::{Branch, reached},
     handoff::HandoffStats,
     operations::decode_page,
@@ -574,7 +574,7 @@ impl<L: Log, T: Table> Host<L, T> {
     }
 
     fn look_after(&mut self, id: ShardId, now: Moment) -> bool {
-        let Settings { memory_bytes, rules, .. } = self.settings;
+        let memory_bytes = self.settings.memory_bytes;
         let round = self.round.max(self.logged_bytes / LOGGED_BYTES_MAX);
         self.round = round;
         let Some(running) = self.running(id) else { return false };
@@ -586,8 +586,7 @@ impl<L: Log, T: Table> Host<L, T> {
             || running.shard.unsaved_operations() >= OPERATIONS_UNSAVED_MAX
             || running.captured_ms.is_none_or(|then| now_ms.saturating_sub(then) >= CHECKPOINT_EVERY_MS);
         // What has changed by itself is logged first.
-        let waits = running.shard.has_moved() && rules.keep(Rule::SettlingIsLogged);
-        if is_due && running.shard.is_unsaved() && !waits {
+        if is_due && running.shard.is_unsaved() && !running.shard.has_moved() {
             self.begin_checkpoint(id, now);
         }
         self.drop_slices(id, floor, now_ms);

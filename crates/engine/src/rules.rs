@@ -91,12 +91,10 @@ pub enum Rule {
     ZeroIsNoOutcome,
     /// Entries that were settled before a checkpoint stay settled. *Without:* a process that starts settles them again.
     SettledStaySettled,
-    /// That operations are settled is stored before anybody is told. *Without:* with the next change; a process that starts
-    /// before that tells of them as provisional, or as cancelled.
+    /// That operations are settled is logged before anybody is told, and before a checkpoint lists it. *Without:* with the next
+    /// change. A process that starts before that tells of them as provisional, or as cancelled; and a checkpoint that fails
+    /// half-way can be taken for the complete one before it, which covers the same log, and operations are forgotten.
     SettledIsStored,
-    /// That an entry of the table is settled is logged before a checkpoint lists it. *Without:* a checkpoint that fails half-way
-    /// can be taken for the complete one before it, which covers the same log, and operations are forgotten.
-    SettlingIsLogged,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites
@@ -114,6 +112,9 @@ pub enum Rule {
     DecidesAsTold,
     /// Who has a copy of a token is told that it is closed when another site knows that it was taken. *Without:* at once.
     CopiesUntilTold,
+    /// A site goes on telling which slots are closed at a desk that it has decided for. *Without:* it leaves the desk out while
+    /// others join; those do not learn what it has decided.
+    ToldDesksStay,
     /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under
     /// the clocks of others.
     HeardOpensSlots,

@@ -351,7 +351,9 @@ fn a_disk_that_fails_ends_neither_flush_nor_retire() {
     fails(&edge, false);
     sites[0].always(None);
     // The second site has not heard of it: the last words are not confirmed.
-    edge.retire(Duration::from_secs(1)).unwrap_err();
+    while !edge.status().unwrap().is_retiring {
+        edge.retire(Duration::from_secs(1)).unwrap_err();
+    }
     fails(&edge, true);
     drop(edge);
     let edge = open();

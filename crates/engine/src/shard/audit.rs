@@ -10,7 +10,7 @@ use quipu_crdt::{
 
 use super::{Shard, tally};
 use crate::{
-    Moment, Rule, SiteId, Unfinished, WaitsFor,
+    Membership, Moment, Rule, SiteId, Unfinished, WaitsFor,
     counter::Counter,
     counters::Index,
     entry::{Entry, What},
@@ -162,6 +162,12 @@ impl Shard {
 
     /// A counter has changed, or has been read: do its rows witness that something is wrong?
     pub(super) fn note_suspect(&mut self, index: Index) {
+        let Membership { members, joining, .. } = &self.links.membership;
+        let own = self.settings.site;
+        if self.incarnation.is_some() || !members.contains(&own) || joining.contains(&own) {
+            // What it has is of different times, and the others have their own findings.
+            return;
+        }
         let entry = self.counters.get(index);
         let Some(Counter::Bounded(bounded)) = &entry.counter else { return };
         if !self.settings.rules.keep(Rule::FindingsStay) {

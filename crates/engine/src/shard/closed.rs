@@ -228,8 +228,18 @@ impl Shard {
         }
         let inherited = self.desk.handshakes().flat_map(|(_, handshake)| handshake.inherited());
         let relays: BTreeSet<Name> = inherited.map(|(name, _)| *name).collect();
-        let decided = self.closed.desks().map(|(name, _)| name).filter(|name| self.decides_for(name));
-        let desks = relays.into_iter().chain(decided).chain([self.desk.name()]).collect();
+        let told: BTreeSet<Name> = self.closed.own_desks().collect();
+        let membership = &self.links.membership;
+        // What this site has decided is settled, and in its table alone: it goes on telling while it waits for others.
+        let goes_on = |name: &Name, site| {
+            told.contains(name)
+                && membership.holder(site) == self.settings.site
+                && self.settings.rules.keep(Rule::ToldDesksStay)
+        };
+        let decided =
+            self.closed.desks().filter(|(name, site)| goes_on(name, *site) || self.decides_for(name));
+        let desks = decided.map(|(name, _)| name);
+        let desks = relays.into_iter().chain(desks).chain([self.desk.name()]).collect();
         self.closed.look(desks, self.links.membership.epoch);
         self.speak_up();
     }

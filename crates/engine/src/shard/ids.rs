@@ -467,7 +467,7 @@ impl Shard {
         {
             origin.gone.push(number);
             // The checkpoint that lists it as settled is known by its position in the log, which must be a new one.
-            self.moved = true;
+            self.moved |= self.settings.rules.keep(Rule::SettledIsStored);
         }
         let count = match entry.what {
             What::Counted(count) => count,

@@ -102,7 +102,7 @@ impl Node {
                     .into(),
             );
         }
-        if let Some(why) = self.shared.why_not_counting() {
+        if let Some(why) = self.shared.why_not_taking(true) {
             return Ok(exchange::encode(&Taken::Refused(why.to_string())));
         }
         let here = || async {

@@ -34,6 +34,8 @@ pub(super) struct Leaving {
     changes: AtomicU64,
     /// It is to leave, or has said so and not taken it back yet.
     takes_no_writes: AtomicBool,
+    /// It has said that it leaves.
+    has_said: AtomicBool,
     changed: Notify,
 }
 
@@ -43,19 +45,27 @@ impl Leaving {
             wanted: AtomicBool::new(wanted),
             changes: AtomicU64::new(0),
             takes_no_writes: AtomicBool::new(wanted),
+            has_said: AtomicBool::new(false),
             changed: Notify::new(),
         }
     }
 
     /// The council, whose lock is held, may have changed.
     pub(super) fn follow(&self, council: &Council) {
-        let takes_no_writes = self.wanted.load(Ordering::Acquire) || council.is_about_to_leave();
+        let has_said = council.is_about_to_leave();
+        self.has_said.store(has_said, Ordering::Release);
+        let takes_no_writes = self.wanted.load(Ordering::Acquire) || has_said;
         self.takes_no_writes.store(takes_no_writes, Ordering::Release);
     }
 
     /// Does this site take no writes, because it is about to leave?
     pub(super) fn takes_no_writes(&self) -> bool {
         self.takes_no_writes.load(Ordering::Acquire)
+    }
+
+    /// Has this site said that it leaves? What it told its peers is all then: its heir goes by that.
+    pub(super) fn has_said(&self) -> bool {
+        self.has_said.load(Ordering::Acquire)
     }
 
     /// People want this. The council's lock is held, and [`Self::follow`] comes next. Is it news?

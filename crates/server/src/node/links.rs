@@ -99,6 +99,14 @@ impl Shared {
         self.board.refusal().or_else(|| leaves.then_some(Refusal::SiteLeaves))
     }
 
+    /// Why this site takes nothing from an edge or a relay, if that is so. `ends`: a relay ends what it has begun, which a site
+    /// that is to leave waits for.
+    pub(super) fn why_not_taking(&self, ends: bool) -> Option<Refusal> {
+        let leaving = &self.council.leaving;
+        let refuses = if ends { leaving.has_said() } else { leaving.takes_no_writes() };
+        self.board.refusal().or_else(|| refuses.then_some(Refusal::SiteLeaves))
+    }
+
     /// Must this site ask its peers whether it is still a member, before it counts?
     pub(super) fn must_ask(&self) -> bool {
         self.board.must_ask(|| self.moment(Instant::now()))

@@ -346,15 +346,12 @@ impl Worker {
                 let guest = self.guest(Return::Caller(answer));
                 self.submit(guest, command.get());
             }
-            // A site that leaves takes nothing any more: what it told its peers is all, and its heir goes by that.
-            Mail::Visit { answer, .. } | Mail::Adopt { answer, .. }
-                if self.shared.why_not_counting().is_some() =>
-            {
-                let refusal = self.shared.why_not_counting().unwrap_or(Refusal::NotHere);
-                // Whoever asked may have gone.
-                let _ = answer.send(Answer::Refused(refusal));
-            }
             Mail::Visit { shard, visit, leaf, answer } => {
+                if let Some(refusal) = self.shared.why_not_taking(visit.ends_something(leaf)) {
+                    // Who asked may have gone.
+                    let _ = answer.send(Answer::Refused(refusal));
+                    return;
+                }
                 let guest = self.guest(Return::Caller(answer));
                 self.host.visit(shard, guest, *visit, leaf, self.moment);
                 self.commit_large();
@@ -379,6 +376,10 @@ impl Worker {
             }
             Mail::Adopted { shard, adoption } => self.host.adopted(shard, &adoption),
             Mail::Adopt { shard, estate, answer } => {
+                if let Some(refusal) = self.shared.why_not_taking(true) {
+                    let _ = answer.send(Answer::Refused(refusal));
+                    return;
+                }
                 let guest = self.guest(Return::Caller(answer));
                 self.host.adopt(shard, guest, &estate, self.moment);
                 self.commit_large();

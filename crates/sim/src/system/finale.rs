@@ -17,7 +17,7 @@ const LOOK_MS: Millis = 500;
 const CLOSE_MS_MAX: Millis = 120_000;
 /// And after that all sites must agree within this time.
 const SETTLE_MS_MAX: Millis = 120_000;
-/// A site that still cannot leave after this time, because of what it keeps for relays, is told to stay.
+/// A removal that waits for so long for what is kept for a relay whose heir is lost is taken back.
 const STAY_AFTER_MS: Millis = 30_000;
 /// Edges and relays have handed over everything and left within this time.
 const DISPERSE_MS_MAX: Millis = 300_000;

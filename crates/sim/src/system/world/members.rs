@@ -103,12 +103,12 @@ impl World {
         self.change.is_some()
     }
 
-    /// Known defect: a site that leaves refuses all visits, also those by which a relay would fetch the copies that the site
-    /// keeps for it, so that it can never leave. A person then takes it back (`quipu site stay`).
+    /// A relay that has named its heir, which was lost before it answered, waits for ever, and a site that keeps something for
+    /// that relay with it: a person takes the removal of that site back (`quipu site stay`).
     pub(in crate::system) fn let_stay(&mut self) {
         let Some(UnderWay { site, step: Step::Drain { .. } }) = self.change else { return };
         let only_keeps = |it: Unfinished| Unfinished { kept: 0, ..it.clone() }.is_nothing() && it.kept > 0;
-        if self.sites[site].unfinished().is_some_and(only_keeps) {
+        if self.has_orphans() && self.sites[site].unfinished().is_some_and(only_keeps) {
             self.note(Note::Text(format!("site {} is told to stay", site + 1)));
             self.sites[site].standing = Standing::Member;
             self.change = None;

@@ -162,7 +162,7 @@ impl World {
     }
 
     /// Does a relay wait for an heir that is gone, or was its heir lost, perhaps before others knew of it?
-    fn has_orphans(&self) -> bool {
+    pub(in crate::system) fn has_orphans(&self) -> bool {
         let relays = self.fleet.replicas.iter().filter(|replica| !replica.is_edge());
         let shards = 0..self.plan.shards;
         let orphaned =

@@ -64,8 +64,8 @@ impl World {
         // What it has said after this, its last words too, may have been acted on.
         let is_late = is_repeated || sender.run != run || sender.stage == Stage::Gone || sender.has_retired;
         let shards = Shards::new(self.plan.shards).expect("a power of two");
-        if matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving) {
-            // What it told its peers is all: its heir goes by that.
+        let leaves = matches!(at, Station::Site(site) if self.sites[site].standing == Standing::Leaving);
+        if leaves && !visits.iter().all(|(_, visit)| visit.ends_something(leaf)) {
             let refused = |(shard, _)| (shard, Refusal::SiteLeaves.into());
             let answers = visits.into_iter().map(refused).collect();
             let exchanged = Exchanged { cluster: String::new(), cluster_id: None, server, answers };
@@ -120,7 +120,7 @@ impl World {
     ) {
         let now = self.now();
         let Station::Site(site) = at else { return };
-        if self.sites[site].standing != Standing::Member {
+        if !matches!(self.sites[site].standing, Standing::Member | Standing::Leaving) {
             let taken = Content::pack(Taken::Refused("not now".to_owned()), self.plan.encoded);
             let answered = Answered::Estate { shard: left.shard, taken };
             return self.send_answer(at, from, run, number, answered);
