@@ -44,7 +44,8 @@ pub(super) struct Run {
 
 /// A copy of a site's disk.
 pub(super) struct Copy {
-    pub(super) made_ms: Millis,
+    /// When what it holds was on the device.
+    pub(super) state_ms: Millis,
     memory: Memory,
     membership: Membership,
     runs: Vec<Run>,
@@ -260,9 +261,10 @@ impl Site {
     }
 
     /// A copy of its disk is made.
-    pub(super) fn make_copy(&mut self, made_ms: Millis) {
+    pub(super) fn make_copy(&mut self, now: Millis) {
+        let state_ms = if self.is_lazy() { self.flushed_ms } else { now };
         let (memory, membership, runs) = (self.memory.copy(), self.membership.clone(), self.runs.clone());
-        self.copy = Some(Copy { made_ms, memory, membership, runs });
+        self.copy = Some(Copy { state_ms, memory, membership, runs });
     }
 
     /// The copy of its disk, as a site that runs beside it.

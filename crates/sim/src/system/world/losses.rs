@@ -29,7 +29,7 @@ impl World {
             self.die(site);
         }
         self.sites[site].standing = standing;
-        let state_of = self.sites[site].copy.as_ref().map_or(0, |copy| copy.made_ms);
+        let state_of = self.sites[site].copy.as_ref().map_or(0, |copy| copy.state_ms);
         self.checks.iter_mut().for_each(|check| check.set_back(site, true, state_of));
         self.dead.insert(self.sites[site].id);
         self.look_at_links();
