@@ -95,6 +95,9 @@ pub enum Rule {
     /// change. A process that starts before that tells of them as provisional, or as cancelled; and a checkpoint that fails
     /// half-way can be taken for the complete one before it, which covers the same log, and operations are forgotten.
     SettledIsStored,
+    /// What a site has changed itself has a number that its stream has got to, after a restart too. *Without:* a row of several
+    /// sites has that of another site's change, and the stream goes past it.
+    ReplayedAsTold,
     /// Who goes on with a sweep that another site has begun has as much of the stream. *Without:* perhaps less.
     SweepsReachAsFar,
     /// Rows of a removed site that are ahead of its stream are told to all before anybody answers for it. *Without:* sites

@@ -285,6 +285,9 @@ impl Shard {
 
     fn replay(&mut self, contents: Contents<'_>, now_ms: u64) {
         let (site, before) = (self.settings.site, self.links.own().position);
+        let streams = contents.summary.streams.iter().flatten();
+        let end = streams.filter(|stream| stream.site == site).map(|stream| stream.position).max();
+        let end = end.filter(|_| self.settings.rules.keep(Rule::ReplayedAsTold)).unwrap_or(u64::MAX);
         let mut own = Vec::new();
         for change in contents.changes {
             let index = self.counters.find(change.key).unwrap_or_else(|| self.counters.insert(change.key));
@@ -292,10 +295,10 @@ impl Shard {
             // Of a bounded counter it is not known which rows have changed.
             let own_version =
                 change.counter.as_ref().map_or(version, |it| it.version_of(site, version, site));
-            if own_version > before {
-                // Others may have changed it after that. But what is remembered first must be the oldest here, too: all that
-                // is not older stays in memory.
-                let number = own_version.min(version);
+            // Others may have changed it after that, in the same batch too, and the stream ends before. And what is remembered
+            // first must be the oldest here, too: all that is not older stays in memory.
+            let number = own_version.min(version).min(end);
+            if number > before {
                 own.push(Changed { number, here: number, index });
             }
             self.counters.put(index, |entry| {
