@@ -1,6 +1,8 @@
-//! A server whose standard output nobody reads.
+//! A server whose standard output nobody reads, or whose log cannot be written.
 
 use std::{
+    fs::OpenOptions,
+    io::{BufRead, BufReader},
     process::{Child, Stdio},
     thread,
     time::{Duration, Instant},
@@ -47,4 +49,21 @@ fn it_serves_without_a_reader_of_its_output() {
     let mut client = Client::connect(address).expect("it takes clients");
     assert_eq!(client.call("INCR a"), Value::Integer(1));
     assert_eq!(child.0.try_wait().expect("it can be asked"), None, "it goes on: {}", site.said());
+}
+
+/// The disk that the log goes to is full: each line of it is lost, and nothing else.
+#[test]
+fn it_serves_although_its_log_cannot_be_written() {
+    let full = OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+    let mut command = Site::new("--workers 1 --log-level trace").command("127.0.0.1:0", "off");
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(full).spawn().map(Ended).expect("the binary starts");
+    let mut ready = String::new();
+    let out = child.0.stdout.take().expect("it is piped");
+    BufReader::new(out).read_line(&mut ready).expect("it says something");
+    let (_, rest) = ready.split_once("ready resp=").expect("it is ready");
+    let address = rest.split_whitespace().next().expect("an address").parse().expect("an address");
+    let mut client = Client::connect(address).expect("it takes clients");
+    assert_eq!(client.call("INCR a"), Value::Integer(1));
+    assert_eq!(child.0.try_wait().expect("it can be asked"), None, "it goes on");
 }

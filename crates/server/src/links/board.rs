@@ -438,7 +438,7 @@ impl Board {
         self.silence.round()
     }
 
-    /// A handshake is complete; whoever has completed it asks whether this connection is the link. It was begun in this round.
+    /// A handshake is complete: is this connection the link now? It was begun in this round.
     pub(crate) fn enter(&self, site: SiteId, dialled_here: bool, round: u64) -> Entered {
         let Some(peer) = self.peer(site.number).or_else(|| self.newcomers_peer(site.number)) else {
             return Entered::Superfluous;

@@ -52,7 +52,7 @@ pub const REFUSED_TEXT_BYTES_MAX: usize = 1024;
 /// 2. From then on both send `Shard` and `Council` whenever there is something to tell, `Leave` when a person wants it,
 ///    `Draining` while they leave, and a `Beat` every second. A link over which nothing has come for five seconds is closed.
 /// 3. To a site that was removed, and whose `Hello` says that it does not know, `Council` and `Refused` are sent when the
-///    handshake is complete, whoever has dialled, and nothing else.
+///    handshake is complete, from whichever side the connection was made, and nothing else.
 /// 4. Who has dialled and says `Exchange` first is a relay. It goes on with `Exchange`, `Estate` and `Call`, and gets
 ///    `Exchanged`, `Adopted` and `Called`; both send beats. What is wrong is answered with `Refused`.
 /// 5. Who has dialled and says `Node` first is another node of the same site. It is answered with `Exchanged`, goes on with

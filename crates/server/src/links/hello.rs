@@ -24,7 +24,7 @@ pub const PROTOCOL: u16 = 1;
 pub struct Instance(#[cbor(with = "minicbor::bytes")] pub [u8; 16]);
 
 impl Instance {
-    /// What anybody may be told of a folder to know it again. Its number itself is told to peers alone: whoever has it can pass
+    /// What anybody may be told of a folder to know it again. Its number itself is told to peers alone: with it one can pass
     /// for the site.
     pub(crate) fn fingerprint(&self) -> [u8; 16] {
         let digest = Sha256::new().chain_update(b"quipu folder").chain_update(self.0).finalize();

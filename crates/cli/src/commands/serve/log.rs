@@ -14,7 +14,8 @@ pub(super) fn start(config: &Config) -> Result<(), Failure> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let log = fmt().with_max_level(level).with_writer(std::io::stderr);
+    // That a line could not be written would be said on the standard error, too, and end the process.
+    let log = fmt().with_max_level(level).with_writer(std::io::stderr).log_internal_errors(false);
     let started = match config.log_format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).try_init(),
         LogFormat::Json => log.json().flatten_event(true).try_init(),
