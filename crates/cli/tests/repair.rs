@@ -89,6 +89,8 @@ fn a_folder_without_its_format_is_not_started_as_new() {
     assert_eq!(server.client().call("GET hits").count(), 42);
 }
 
+type Harm<'a> = &'a dyn Fn(&Path);
+
 /// What was counted before the last checkpoint is in the table alone: fjall would start with what it finds there.
 #[test]
 fn a_folder_whose_table_lacks_something_is_named_and_not_started() {
@@ -96,7 +98,7 @@ fn a_folder_whose_table_lacks_something_is_named_and_not_started() {
         fs::OpenOptions::new().write(true).open(path).and_then(|file| file.set_len(40)).expect("it is there");
     };
     let remove = |path: &Path| fs::remove_file(path).expect("it was there");
-    let harms: [(&str, &dyn Fn(&Path)); 4] = [
+    let harms: [(&str, Harm<'_>); 4] = [
         ("table/0.jnl", &cut),
         ("table/0.jnl", &remove),
         ("table/keyspaces/0/current", &remove),

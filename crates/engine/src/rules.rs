@@ -95,6 +95,9 @@ pub enum Rule {
     /// change. A process that starts before that tells of them as provisional, or as cancelled; and a checkpoint that fails
     /// half-way can be taken for the complete one before it, which covers the same log, and operations are forgotten.
     SettledIsStored,
+    /// An heir settles a count that it has taken back for a removed site when all others have that. *Without:* they may hear first
+    /// that the count is settled, and keep it; if the heir is lost then, nobody takes it back.
+    TakenBackBeforeSettled,
     /// What a site has changed itself has a number that its stream has got to, after a restart too. *Without:* a row of several
     /// sites has that of another site's change, and the stream goes past it.
     ReplayedAsTold,

@@ -106,8 +106,9 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
     // A checkpoint that failed half-way, and covered no more of the log than the one before it; a site that cannot leave,
     // because it keeps copies for a relay that it refuses, or because that relay waits for it, or for an heir that is lost; the heir of an heir, which
     // came while the first one told nothing of the desk that it had inherited; a row of several sites that was changed by another
-    // one after its own site, in a batch that no message told of before a restart.
-    for seed in [74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 83_012_411] {
+    // one after its own site, in a batch that no message told of before a restart; an heir that is lost after it told that a count is settled, and
+    // before it told that it had taken it back.
+    for seed in [74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 83_012_411, 84_000_375] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }
 }
@@ -116,6 +117,13 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
 fn own_changes_that_are_not_told_after_a_restart_are_caught() {
     let plan = Plan::drawn(83_012_411, None, Edition::Fourth);
     let wrong = Wrong { rules: Rules::without(Rule::ReplayedAsTold), ..Wrong::default() };
+    assert!(run(&Plan { wrong, ..plan }).is_err());
+}
+
+#[test]
+fn counts_that_an_heir_settles_before_others_know_that_it_has_taken_them_back_are_caught() {
+    let plan = Plan::drawn(84_000_375, None, Edition::Fourth);
+    let wrong = Wrong { rules: Rules::without(Rule::TakenBackBeforeSettled), ..Wrong::default() };
     assert!(run(&Plan { wrong, ..plan }).is_err());
 }
 

@@ -342,14 +342,7 @@ impl Shard {
             reached(Branch::SettlingWaitsForRemoved);
             return;
         }
-        let by_told = self.settings.rules.keep(Rule::ToldPositions);
-        let origins = &self.links.origins;
-        let acknowledged = self.links.peers.iter_mut().map(|(site, peer)| {
-            let arrived = origins.get(site).map_or(0, |origin| origin.position);
-            let settled = peer.settled_with(arrived);
-            if by_told { settled } else { peer.received(own) }
-        });
-        let acknowledged = acknowledged.min().unwrap_or(u64::MAX);
+        let acknowledged = self.all_have_of_own();
         while let Some((number, entry)) = self.links.own().open.first_key_value() {
             let number = *number;
             if number > acknowledged || !self.is_resolved(entry, acknowledged) {
@@ -364,6 +357,19 @@ impl Shard {
             own.settled = settled;
             self.links.restless = true;
         }
+    }
+
+    /// How much of the own stream all others have.
+    pub(super) fn all_have_of_own(&mut self) -> u64 {
+        let own = self.settings.site;
+        let by_told = self.settings.rules.keep(Rule::ToldPositions);
+        let origins = &self.links.origins;
+        let acknowledged = self.links.peers.iter_mut().map(|(site, peer)| {
+            let arrived = origins.get(site).map_or(0, |origin| origin.position);
+            let settled = peer.settled_with(arrived);
+            if by_told { settled } else { peer.received(own) }
+        });
+        acknowledged.min().unwrap_or(u64::MAX)
     }
 
     /// Nobody is left whom anything could wait for, and who would say something.

@@ -436,6 +436,11 @@ impl Shard {
     pub(super) fn settle_removed(&mut self, now: Moment) {
         let removed = self.links.membership.removed.keys().copied();
         let closed: Vec<SiteId> = removed.filter(|site| self.links.is_closed(*site)).collect();
+        if closed.is_empty() {
+            return;
+        }
+        let (own, acknowledged) = (self.settings.site, self.all_have_of_own());
+        let waits = self.settings.rules.keep(Rule::TakenBackBeforeSettled);
         // A count of another one that was removed may be on its way, and of the two one is to be taken back.
         let are_all_here =
             self.links.all_removed_are_closed() || !self.settings.rules.keep(Rule::RemovedTogether);
@@ -459,8 +464,12 @@ impl Shard {
                 // What came ahead of the stream came with another one's, of a site that is gone too.
                 let all_have_it = if number <= position { all_have_stream } else { all_have_removed };
                 let counts = self.links.counts(hash);
-                let others_are_cancelled =
-                    counts.iter().skip(1).all(|(site, _)| self.links.is_cancelled(hash, *site));
+                // What this site has taken back others are to know before they hear that it is settled.
+                let is_cancelled = |site| {
+                    let cancellation = self.links.cancellation(hash, site);
+                    cancellation.is_some_and(|(by, number)| by != own || number <= acknowledged || !waits)
+                };
+                let others_are_cancelled = counts.iter().skip(1).all(|(site, _)| is_cancelled(*site));
                 if are_all_here && all_have_it && others_are_cancelled && !self.is_taken_in_part(site, number)
                 {
                     reached(Branch::SettledRemoved);
