@@ -29,9 +29,9 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored ReplayedAsTold TakenBackBeforeSettled
-    SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold HeardOpensSlots ToldDesksStay
-    StoppedIsInDoubt FindingsStay HeardTakesTokens LastWordsOutliveOne
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
+    TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
+    CopiesUntilTold ToldDesksStay HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

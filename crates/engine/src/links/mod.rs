@@ -72,7 +72,8 @@ impl fmt::Display for WaitsFor {
             Self::Removed { of, at } => write!(f, "changes of site {of} that site {at} has are on their way"),
             Self::Branch { of, at } => write!(
                 f,
-                "site {at} has changes of site {of} that do not go on from those that are known here: two copies of the folder                  of site {of} have run"
+                "site {at} has changes of site {of} that do not go on from those that are known here: two copies of the folder \
+                 of site {of} have run"
             ),
         }
     }

@@ -238,8 +238,8 @@ impl Shard {
         };
         let decided =
             self.closed.desks().filter(|(name, site)| goes_on(name, *site) || self.decides_for(name));
-        let desks = decided.map(|(name, _)| name);
-        let desks = relays.into_iter().chain(desks).chain([self.desk.name()]).collect();
+        let decided = decided.map(|(name, _)| name);
+        let desks = relays.into_iter().chain(decided).chain([self.desk.name()]).collect();
         self.closed.look(desks, self.links.membership.epoch);
         self.speak_up();
     }

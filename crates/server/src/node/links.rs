@@ -95,8 +95,7 @@ impl Shared {
 
     /// Why this site must not count, if that is so.
     pub(super) fn why_not_counting(&self) -> Option<Refusal> {
-        let leaves = self.council.leaving.takes_no_writes();
-        self.board.refusal().or_else(|| leaves.then_some(Refusal::SiteLeaves))
+        self.why_not_taking(false)
     }
 
     /// Why this site takes nothing from an edge or a relay, if that is so. `ends`: a relay ends what it has begun, which a site
