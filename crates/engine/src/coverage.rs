@@ -31,7 +31,8 @@ listed!(Rule,
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
     TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
-    CopiesUntilTold ToldDesksStay HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
+    CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
+    StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,
@@ -82,6 +83,7 @@ branches! {
     SettledRemoved: "ids: an operation of a removed site is settled",
     SettledAtStart: "ids: an entry that was stored as open is found to be settled at the start",
     CancelledRetires: "ids: a count that was taken back is settled",
+    SettledFromCopy: "ids: a count is settled that was open in a copy",
     RetiredWithHeirs: "ids: a removed site's count is settled with what its heir took back",
     PartGap: "streams: a part arrives before what it follows",
     PartKnown: "streams: a part arrives that is known",

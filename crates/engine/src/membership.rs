@@ -1,6 +1,9 @@
 //! Who belongs to the cluster.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter,
+};
 
 use crate::SiteId;
 
@@ -44,6 +47,13 @@ impl Membership {
             }
         }
         holder
+    }
+
+    /// Has a site that was removed left to this one what it answered for, by way of whatever heirs?
+    pub(crate) fn has_left_to(&self, site: SiteId, heir: SiteId) -> bool {
+        let heirs = iter::successors(self.removed.get(&site), |site| self.removed.get(site));
+        // As in `holder`.
+        heirs.take(self.removed.len()).any(|it| *it == heir)
     }
 
     /// Was there ever another one?

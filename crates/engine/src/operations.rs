@@ -101,6 +101,9 @@ pub(crate) struct Counted {
     /// When its id was made, if that tells.
     #[n(5)]
     pub(crate) made_ms: Option<u64>,
+    /// It is counted once, but perhaps as another site's: this one may have been taken back while a copy was away.
+    #[n(6)]
+    pub(crate) may_be_taken_back: Option<bool>,
 }
 
 impl Counted {
@@ -456,7 +459,13 @@ impl Operations {
         own: SiteId,
     ) -> crate::Outcome {
         match self.find(hash) {
-            Some(counted) => crate::Outcome::Counted(Added { repeated: false, ..counted.answer(own) }),
+            Some(counted) => {
+                let added = Added { repeated: false, ..counted.answer(own) };
+                match counted.may_be_taken_back {
+                    Some(true) => crate::Outcome::Provisional(added),
+                    _ => crate::Outcome::Counted(added),
+                }
+            }
             None if self.is_forgotten(id) => crate::Outcome::TooOld,
             None if matches!(self.expiry(id, now), Err(Refusal::TooOld { .. })) => crate::Outcome::TooOld,
             None => crate::Outcome::Unknown,
@@ -660,7 +669,7 @@ mod tests {
     fn every_operation_of_a_run_is_on_its_page() {
         for count in [1, 63, 64, 128, 1_000, 10_000] {
             let counted =
-                Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None, made_ms: None };
+                Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None, made_ms: None, may_be_taken_back: None };
             let operation = |n: u64| {
                 let id = OperationId { producer: b"p", id: &n.to_le_bytes() };
                 Operation { hash: OperationHash::of(b"k", id), counted }

@@ -158,6 +158,9 @@ pub(crate) struct Stream {
     /// Of a removed site: the rows here that are ahead of its stream are in the own one.
     #[n(8)]
     pub(crate) is_told: Option<bool>,
+    /// The site went on from a copy that had the stream up to here.
+    #[n(9)]
+    pub(crate) copied: Option<u64>,
 }
 
 /// Entries whose rows the table still has although they are settled. Without this list a process that starts would settle

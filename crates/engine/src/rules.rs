@@ -23,6 +23,9 @@ pub enum Rule {
     /// An acknowledgement settles an operation when all that its sender had written until then has arrived. *Without:* at
     /// once.
     ToldPositions,
+    /// A count that was open in a copy, and is settled when the copy goes on, may have been taken back. *Without:* it is told
+    /// as settled, while other sites tell of the one that is kept.
+    CopiedMayBeTakenBack,
     /// Of several sites that counted an operation the lowest keeps it. *Without:* all do.
     LowestKeeps,
     /// What was learned of others is kept until they say that it is settled. *Without:* for the window.
@@ -121,6 +124,9 @@ pub enum Rule {
     /// A site goes on telling which slots are closed at a desk that it has decided for. *Without:* it leaves the desk out while
     /// others join; those do not learn what it has decided.
     ToldDesksStay,
+    /// A desk that an heir has told of is the heir's, also if the table of the site before it arrives once more. *Without:*
+    /// it belongs to the site whose table came last; a site that is restored is not told what the heir has decided.
+    DesksStayWithHeirs,
     /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under
     /// the clocks of others.
     HeardOpensSlots,

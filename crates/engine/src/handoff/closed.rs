@@ -168,11 +168,18 @@ impl ClosedSlots {
         Some(DeskTable { site, version, desks })
     }
 
-    /// Takes in a table. Of what was told once all stays true.
-    pub(crate) fn take_in(&mut self, table: DeskTable, is_here: impl Fn(&Name) -> bool) {
+    /// Takes in a table. Of what was told once all stays true. A desk that the site of the table has left to an heir, which
+    /// has told of it, stays the heir's.
+    pub(crate) fn take_in(
+        &mut self,
+        table: DeskTable,
+        is_here: impl Fn(&Name) -> bool,
+        is_heir: impl Fn(SiteId) -> bool,
+    ) {
         let DeskTable { site, version, desks } = table;
         for (name, clocks) in desks.into_iter().filter(|(name, _)| !is_here(name)) {
-            self.set(name, site, &clocks);
+            let heir = self.site_of(&name).filter(|last| is_heir(*last));
+            self.set(name, heir.unwrap_or(site), &clocks);
         }
         let told = self.known.tables.told.entry(site).or_default();
         if *told < version {
@@ -301,7 +308,7 @@ mod tests {
         let name = Name::of_site(DESK);
         let mut closed = ClosedSlots::default();
         let clocks = Clocks::below_without(2, [1].into_iter());
-        closed.take_in(DeskTable { site: DESK, version: 7, desks: vec![(name, clocks)] }, |_| false);
+        closed.take_in(DeskTable { site: DESK, version: 7, desks: vec![(name, clocks)] }, |_| false, |_| false);
         closed.close(name, 4);
         let mut again = ClosedSlots::default();
         again.replay(closed.seal().expect("something has changed"));

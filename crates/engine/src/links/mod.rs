@@ -126,10 +126,11 @@ impl Links {
             restless: true,
             wake_ms: None,
         };
-        for Stream { site, position, settled, counted, runs, is_told } in streams.unwrap_or_default() {
+        for Stream { site, position, settled, counted, runs, is_told, copied } in streams.unwrap_or_default() {
             let mut origin = Origin::at(*position);
             origin.runs = runs.clone().unwrap_or_default();
             origin.is_told = *is_told == Some(true);
+            origin.copied = *copied;
             // Somebody may not have heard that some of it is settled.
             (origin.settled, origin.last_settled, origin.counted) = (*settled, *settled, *counted);
             links.origins.insert(*site, origin);
@@ -203,6 +204,7 @@ impl Links {
             counted: origin.counted,
             runs: (!origin.runs.is_empty()).then(|| origin.runs.clone()),
             is_told: origin.is_told.then_some(true),
+            copied: origin.copied,
         };
         (!self.is_alone() || self.origins.len() > 1).then(|| self.origins.iter().map(stream).collect())
     }

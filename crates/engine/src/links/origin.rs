@@ -58,6 +58,9 @@ pub(crate) struct Origin {
     pub(crate) runs: Runs,
     /// Of a removed site: the rows here that are ahead of its stream are in the own one.
     pub(crate) is_told: bool,
+    /// This site went on from a copy that had the stream up to here. What was open then may have been taken back since, by
+    /// an entry that is settled, and is not sent any more.
+    pub(crate) copied: Option<u64>,
     /// All that the site has counted, modulo 2^64.
     pub(crate) counted: Pn,
     /// The changes after `since`, in their order.

@@ -318,12 +318,16 @@ impl Shard {
 
     /// Takes in what others say of closed slots.
     pub(super) fn take_tables(&mut self, tables: Vec<DeskTable>) {
-        for table in tables.into_iter().filter(|table| table.site != self.settings.site) {
+        let own = self.settings.site;
+        let stay = self.settings.rules.keep(Rule::DesksStayWithHeirs);
+        for table in tables.into_iter().filter(|table| table.site != own) {
             let here: Vec<Name> =
                 table.desks.iter().map(|(name, _)| *name).filter(|name| self.has_desk(name)).collect();
             if self.links.origins.contains_key(&table.site) {
                 reached(Branch::TableTaken);
-                self.closed.take_in(table, |name| here.contains(name));
+                let (from, membership) = (table.site, &self.links.membership);
+                let is_heir = |site| stay && membership.has_left_to(from, site);
+                self.closed.take_in(table, |name| here.contains(name), is_heir);
             }
         }
     }

@@ -104,6 +104,7 @@ impl Shard {
                         expires_ms,
                         site: elsewhere(own, own),
                         made_ms,
+                        may_be_taken_back: None,
                     };
                     self.remember(Operation { hash, counted }, now);
                 } else {
@@ -490,7 +491,13 @@ impl Shard {
         }
         let Count { amount, applied, value, made_ms, .. } = count;
         let expires_ms = self.operations.expiry_of_settled(made_ms, now);
-        let counted = Counted { amount, applied, value, expires_ms, site: elsewhere(site, own), made_ms };
+        let copied = self.links.origins.get(&site).and_then(|origin| origin.copied);
+        let may_be_taken_back = copied.filter(|copied| number <= *copied).map(|_| true);
+        if may_be_taken_back.is_some() {
+            reached(Branch::SettledFromCopy);
+        }
+        let site = elsewhere(site, own);
+        let counted = Counted { amount, applied, value, expires_ms, site, made_ms, may_be_taken_back };
         let operation = Operation { hash: entry.hash, counted };
         self.operations.remember(operation, now.elapsed_ms);
         self.note_slice(expires_ms);

@@ -81,6 +81,9 @@ impl Shard {
         self.be_heard();
         // What the old one has told may be known to nobody.
         self.links.origins.values_mut().for_each(|origin| origin.is_told = false);
+        let marks_copied = self.settings.rules.keep(Rule::CopiedMayBeTakenBack);
+        let copied = |origin: &Origin| marks_copied.then_some(origin.position);
+        self.links.origins.values_mut().for_each(|origin| origin.copied = copied(origin));
         self.links.origins.insert(new, Origin::at(self.summary.changes));
         self.summary.books = Some(Books::default());
         // Peers have theirs, and have heard what was taken back since this copy was made.
