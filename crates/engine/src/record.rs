@@ -158,9 +158,26 @@ pub(crate) struct Stream {
     /// Of a removed site: the rows here that are ahead of its stream are in the own one.
     #[n(8)]
     pub(crate) is_told: Option<bool>,
-    /// The site went on from a copy that had the stream up to here.
     #[n(9)]
-    pub(crate) copied: Option<u64>,
+    pub(crate) copied: Option<Copied>,
+}
+
+/// The entries of a stream that were open in the copy from which a site went on. They may have been taken back since, by
+/// entries that are settled, and are not sent any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Copied {
+    /// Those after this number,
+    #[n(0)]
+    pub(crate) settled: u64,
+    /// up to this one.
+    #[n(1)]
+    pub(crate) position: u64,
+}
+
+impl Copied {
+    pub(crate) fn has(self, number: u64) -> bool {
+        self.settled < number && number <= self.position
+    }
 }
 
 /// Entries whose rows the table still has although they are settled. Without this list a process that starts would settle

@@ -7,7 +7,7 @@ use hashbrown::{HashMap, HashSet};
 use quipu_crdt::Pn;
 
 use super::Runs;
-use crate::{counters::Index, entry::Entry};
+use crate::{counters::Index, entry::Entry, record::Copied};
 
 /// So many changes are remembered. Whoever is further behind is sent all rows.
 const CHANGES_MAX: usize = 32 * 1024;
@@ -58,9 +58,8 @@ pub(crate) struct Origin {
     pub(crate) runs: Runs,
     /// Of a removed site: the rows here that are ahead of its stream are in the own one.
     pub(crate) is_told: bool,
-    /// This site went on from a copy that had the stream up to here. What was open then may have been taken back since, by
-    /// an entry that is settled, and is not sent any more.
-    pub(crate) copied: Option<u64>,
+    /// Of a site that went on from a copy.
+    pub(crate) copied: Option<Copied>,
     /// All that the site has counted, modulo 2^64.
     pub(crate) counted: Pn,
     /// The changes after `since`, in their order.

@@ -492,7 +492,7 @@ impl Shard {
         let Count { amount, applied, value, made_ms, .. } = count;
         let expires_ms = self.operations.expiry_of_settled(made_ms, now);
         let copied = self.links.origins.get(&site).and_then(|origin| origin.copied);
-        let may_be_taken_back = copied.filter(|copied| number <= *copied).map(|_| true);
+        let may_be_taken_back = copied.filter(|copied| copied.has(number)).map(|_| true);
         if may_be_taken_back.is_some() {
             reached(Branch::SettledFromCopy);
         }

@@ -7,7 +7,7 @@ use crate::{
     Rule, SiteId,
     counter::Counter,
     links::Origin,
-    record::{Before, Books, Logged, Undone},
+    record::{Before, Books, Copied, Logged, Undone},
 };
 
 impl Shard {
@@ -82,7 +82,10 @@ impl Shard {
         // What the old one has told may be known to nobody.
         self.links.origins.values_mut().for_each(|origin| origin.is_told = false);
         let marks_copied = self.settings.rules.keep(Rule::CopiedMayBeTakenBack);
-        let copied = |origin: &Origin| marks_copied.then_some(origin.position);
+        let copied = |origin: &Origin| {
+            let Origin { settled, position, .. } = *origin;
+            marks_copied.then_some(Copied { settled, position })
+        };
         self.links.origins.values_mut().for_each(|origin| origin.copied = copied(origin));
         self.links.origins.insert(new, Origin::at(self.summary.changes));
         self.summary.books = Some(Books::default());
