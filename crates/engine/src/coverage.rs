@@ -31,7 +31,7 @@ listed!(Rule,
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
     TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
-    CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
+    CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack SettledIsReplayed HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
     StoppedIsInDoubt FindingsStay
 );
 
@@ -84,6 +84,7 @@ branches! {
     SettledAtStart: "ids: an entry that was stored as open is found to be settled at the start",
     CancelledRetires: "ids: a count that was taken back is settled",
     SettledFromCopy: "ids: a count is settled that was open in a copy",
+    SettledReplayed: "ids: a record that is read again closes an entry of a removed site",
     RetiredWithHeirs: "ids: a removed site's count is settled with what its heir took back",
     PartGap: "streams: a part arrives before what it follows",
     PartKnown: "streams: a part arrives that is known",

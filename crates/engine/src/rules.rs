@@ -34,6 +34,9 @@ pub enum Rule {
     UnsettledRightsWait,
     /// At the limit of operations that wait for a site, more are refused. *Without:* the oldest are forgotten.
     UnsettledAreKept,
+    /// A record that says that an operation is settled closes its entry when it is read again. *Without:* the entry of a
+    /// removed site is open again, and settled once more, by what is known then.
+    SettledIsReplayed,
     /// What a reset sets aside of a count that is taken back is added again. *Without:* not.
     AddBack,
     /// An id that tells that it is older than the window is refused. *Without:* it is counted again, as others are.

@@ -108,9 +108,11 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
     // lost; the heir of an heir, which came while the first one told nothing of the desk that it had inherited; a row of
     // several sites that was changed by another one after its own site, in a batch that no message told of before a
     // restart; an heir that is lost after it told that a count is settled, and before it told that it had taken it back;
-    // the table of a removed site that arrives again after that of its heir.
+    // the table of a removed site that arrives again after that of its heir; a count that was open in a copy, and was
+    // taken back while the copy was away; one of a removed site that is settled, and read again as open.
     for seed in [
         74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 83_012_411, 84_000_375, 87_013_568,
+        90_000_091, 90_001_810,
     ] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }
@@ -134,6 +136,16 @@ fn a_token_that_a_newcomer_counts_again_is_caught() {
 #[test]
 fn a_desk_that_is_taken_back_from_an_heir_is_caught() {
     is_missed_in_the_fourth_edition(Rule::DesksStayWithHeirs, 87_013_568);
+}
+
+#[test]
+fn a_count_taken_back_while_a_copy_was_away_and_told_as_settled_is_caught() {
+    is_missed_in_the_fourth_edition(Rule::CopiedMayBeTakenBack, 90_001_810);
+}
+
+#[test]
+fn a_settled_count_of_a_removed_site_that_is_settled_again_is_caught() {
+    is_missed_in_the_fourth_edition(Rule::SettledIsReplayed, 90_000_091);
 }
 
 /// Without the rule this seed fails.

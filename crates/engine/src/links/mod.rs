@@ -126,7 +126,8 @@ impl Links {
             restless: true,
             wake_ms: None,
         };
-        for Stream { site, position, settled, counted, runs, is_told, copied } in streams.unwrap_or_default() {
+        for Stream { site, position, settled, counted, runs, is_told, copied } in streams.unwrap_or_default()
+        {
             let mut origin = Origin::at(*position);
             origin.runs = runs.clone().unwrap_or_default();
             origin.is_told = *is_told == Some(true);
@@ -258,6 +259,15 @@ impl Links {
         }
         origin.last_settled = origin.last_settled.max(number);
         origin.remove(number)
+    }
+
+    /// An entry is settled. Returns whether the table has it, too: the next checkpoint lists it as settled.
+    pub(crate) fn retire(&mut self, site: SiteId, number: u64) -> Option<(Entry, bool)> {
+        let entry = self.remove(site, number)?;
+        let origin = self.origins.get_mut(&site)?;
+        let is_in_table = origin.stored.remove(&number);
+        origin.gone.extend(is_in_table.then_some(number));
+        Some((entry, is_in_table))
     }
 
     /// Forgets entries that were undone. Returns which of them the table may have.

@@ -468,14 +468,9 @@ impl Shard {
         // What took it back may have been settled, and forgotten, before this site heard of it.
         let is_cancelled = hash
             .is_some_and(|hash| self.links.is_cancelled(hash, site) || self.links.is_kept_below(hash, site));
-        let entry = self.links.remove(site, number)?;
-        if let Some(origin) = self.links.origins.get_mut(&site)
-            && origin.stored.remove(&number)
-        {
-            origin.gone.push(number);
-            // The checkpoint that lists it as settled is known by its position in the log, which must be a new one.
-            self.moved |= self.settings.rules.keep(Rule::SettledIsStored);
-        }
+        let (entry, is_in_table) = self.links.retire(site, number)?;
+        // The checkpoint that lists it as settled is known by its position in the log, which must be a new one.
+        self.moved |= is_in_table && self.settings.rules.keep(Rule::SettledIsStored);
         let count = match entry.what {
             What::Counted(count) => count,
             What::Taken(taken) => {
@@ -502,6 +497,21 @@ impl Shard {
         self.operations.remember(operation, now.elapsed_ms);
         self.note_slice(expires_ms);
         Some(operation)
+    }
+
+    /// A record says that an operation is settled. Its entry may be there, from the table or an earlier record: of a removed
+    /// site no position says which ones are settled.
+    pub(super) fn replay_operation(&mut self, operation: Operation, now_ms: u64) {
+        let Operation { hash, counted } = operation;
+        let at = counted.answer(self.settings.site).site;
+        let count =
+            |(site, entry): (SiteId, &Entry)| (site == at && entry.count().is_some()).then_some(entry.number);
+        let number = self.links.entries(hash).find_map(count);
+        if let Some(number) = number.filter(|_| self.settings.rules.keep(Rule::SettledIsReplayed)) {
+            reached(Branch::SettledReplayed);
+            self.links.retire(at, number);
+        }
+        self.operations.remember(operation, now_ms);
     }
 
     /// The rows that keep the entries which are not settled, and the end of those that the last checkpoint has seen go.

@@ -312,9 +312,6 @@ impl Shard {
             own.sort_unstable_by_key(|changed| changed.number);
             own.into_iter().for_each(|changed| self.links.own_mut().push(changed, std::iter::empty()));
         }
-        for operation in contents.operations {
-            self.operations.remember(operation, now_ms);
-        }
         self.unsaved_before.extend(contents.before);
         if let Some(closed) = contents.closed {
             self.closed.replay(closed);
@@ -322,6 +319,9 @@ impl Shard {
         self.entries_unsaved |= !contents.entries.is_empty();
         for Logged { site, entry } in contents.entries {
             self.links.insert(site, entry);
+        }
+        for operation in contents.operations {
+            self.replay_operation(operation, now_ms);
         }
         let Summary { changes, slice_max, undone, .. } = self.summary;
         if let Some(now_undone) = contents.summary.undone.filter(|now_undone| undone != Some(*now_undone)) {
@@ -350,6 +350,7 @@ impl Shard {
                     origin.counted = stream.counted;
                     origin.runs = stream.runs.clone().unwrap_or_default();
                     origin.is_told = stream.is_told == Some(true);
+                    origin.copied = stream.copied;
                 }
             }
             // Of a time when it was alone. Entries that a checkpoint has written since then stay.
