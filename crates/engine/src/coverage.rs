@@ -29,7 +29,7 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled SettledIsStored
     TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
     CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack SettledIsReplayed HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
     StoppedIsInDoubt FindingsStay
@@ -87,6 +87,7 @@ branches! {
     SettledReplayed: "ids: a record that is read again closes an entry of a removed site",
     RetiredWithHeirs: "ids: a removed site's count is settled with what its heir took back",
     PartGap: "streams: a part arrives before what it follows",
+    PartLeaning: "streams: a part arrives that relies on one which was not taken in",
     PartKnown: "streams: a part arrives that is known",
     PartOfNewcomer: "streams: a part of a newcomer that is not known here yet is left out",
     CarriedLater: "streams: the ids that come with a row do not fit into the message",

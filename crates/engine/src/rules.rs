@@ -93,6 +93,9 @@ pub enum Rule {
     FindingsStay,
     /// A row arrives with the unsettled ids that it includes. *Without:* the ids of other sites come by their own streams.
     IdsWithRows,
+    /// A part whose rows include ids that came with earlier parts of its sender is taken in by who has these from that sender.
+    /// *Without:* also by who has them from another one, without the ids.
+    PartsLeanOnTaken,
     /// An attempt that counted nothing is no outcome. *Without:* it is remembered, and may win against a count.
     ZeroIsNoOutcome,
     /// Entries that were settled before a checkpoint stay settled. *Without:* a process that starts settles them again.

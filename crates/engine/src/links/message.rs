@@ -17,7 +17,8 @@
 //!    A row may be newer than the piece that it comes with: it is sent as it is now, while a piece that is too large for one
 //!    message ends before the newest entries, a sweep has none, and of a bounded counter the rows of all sites travel
 //!    together. With such rows come the entries that they include ([`Message::carried`]). So nobody has a row without its
-//!    entries, should everybody be lost who has them. When a site is removed, nobody can tell any more up to which position
+//!    entries, should everybody be lost who has them. What was carried with one part is not carried with the next, which then
+//!    says so ([`Message::leaning`]): whoever got the piece before it from somebody else ignores it. When a site is removed, nobody can tell any more up to which position
 //!    such rows of it go. So whoever has some tells them in its own stream ([`KeyRow::ahead`]) before it says anything under
 //!    the membership without that site ([`Message::epoch`]).
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
@@ -102,6 +103,19 @@ pub struct Message {
     /// Rights that the receiver is to pass on.
     #[n(15)]
     pub(crate) moves: Option<Vec<MoveAsk>>,
+    /// Parts that rely on earlier ones.
+    #[n(17)]
+    pub(crate) leaning: Option<Vec<Leaning>>,
+}
+
+/// A part that is only to be taken in by who has taken in the sender's parts of that stream before it, from a position on: its
+/// rows include entries that these carried. Another site may have given the receiver the same piece without them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub(crate) struct Leaning {
+    #[n(0)]
+    pub(crate) stream: SiteId,
+    #[n(1)]
+    pub(crate) since: u64,
 }
 
 /// Which runs of a site have written its stream.

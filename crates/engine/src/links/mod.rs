@@ -11,8 +11,8 @@ mod written;
 pub use self::message::{BadMessage, EXCHANGE_BYTES_MAX, MESSAGE_BYTES_MAX, Message};
 pub(crate) use self::{
     message::{
-        AheadRow, Ask, Carried, CarriedEntry, Hearsay, KeyRow, MoveAsk, Part, Received, StreamRuns, Sweep,
-        Swept, WireRow,
+        AheadRow, Ask, Carried, CarriedEntry, Hearsay, KeyRow, Leaning, MoveAsk, Part, Received, StreamRuns,
+        Sweep, Swept, WireRow,
     },
     origin::{Changed, Origin},
     peer::Peer,

@@ -33,8 +33,10 @@ pub(crate) struct Peer {
     /// Parts under way, by stream and the position that they go to.
     under_way: VecDeque<(SiteId, u64)>,
     sent: BTreeMap<SiteId, u64>,
-    /// By stream, entries of other streams that parts under way carry.
-    carried: BTreeMap<SiteId, BTreeSet<(SiteId, u64)>>,
+    /// By stream, entries of other streams that were sent with its parts, and that it does not have by theirs.
+    carried: BTreeMap<SiteId, SentAlong>,
+    /// By stream, the last parts without a gap that were taken in from it: after which position, and up to which.
+    taken: BTreeMap<SiteId, (u64, u64)>,
     sent_ms: u64,
     /// And one that told how far this site has got.
     told_ms: u64,
@@ -49,6 +51,14 @@ pub(crate) struct Peer {
     pub(crate) gossip: bool,
     /// The piece of all rows that was sent last.
     pub(crate) sweep_sent: Option<(SiteId, Swept)>,
+}
+
+/// Entries that were sent with parts of a stream.
+#[derive(Debug)]
+struct SentAlong {
+    /// The first of these parts began here.
+    since: u64,
+    entries: BTreeSet<(SiteId, u64)>,
 }
 
 /// What a site says of itself in one breath.
@@ -126,9 +136,12 @@ impl Peer {
         let before = self.under_way.len();
         let received = &self.received;
         self.under_way.retain(|(site, to)| received.get(site).is_none_or(|position| position < to));
-        for carried in self.carried.values_mut() {
-            carried.retain(|(site, number)| received.get(site).is_none_or(|position| position < number));
-        }
+        self.carried.retain(|_, along| {
+            let lacks =
+                |(site, number): &(_, u64)| received.get(site).is_none_or(|position| position < number);
+            along.entries.retain(lacks);
+            !along.entries.is_empty()
+        });
         if self.under_way.len() < before {
             self.resend_ms = RESEND_MS;
             self.waiting_ms = self.sent_ms;
@@ -259,10 +272,28 @@ impl Peer {
         self.carried.clear();
     }
 
-    /// Is this entry to be carried with a part of a stream? Not if an earlier part carries it that the peer must have before
-    /// it takes in this one.
-    pub(crate) fn carries(&mut self, stream: SiteId, site: SiteId, number: u64) -> bool {
-        self.carried.entry(stream).or_default().insert((site, number))
+    /// Is this entry to be carried with the part of a stream that begins after `from`? Not if an earlier part carries it: then
+    /// this one [leans](Self::leans) on that.
+    pub(crate) fn carries(&mut self, stream: SiteId, from: u64, site: SiteId, number: u64) -> bool {
+        let along =
+            self.carried.entry(stream).or_insert_with(|| SentAlong { since: from, entries: BTreeSet::new() });
+        along.entries.insert((site, number))
+    }
+
+    /// A part of a stream relies on what was carried with earlier ones: where the first of these began.
+    pub(crate) fn leans(&self, stream: SiteId) -> Option<u64> {
+        self.carried.get(&stream).map(|along| along.since)
+    }
+
+    /// Were all parts of a stream from one position to another taken in from this peer?
+    pub(crate) fn has_given(&self, stream: SiteId, since: u64, to: u64) -> bool {
+        self.taken.get(&stream).is_some_and(|(after, end)| *after <= since && *end == to)
+    }
+
+    /// A part of a stream was taken in from this peer.
+    pub(crate) fn gives(&mut self, stream: SiteId, from: u64, to: u64) {
+        let taken = self.taken.entry(stream).or_insert((from, from));
+        *taken = if taken.1 == from { (taken.0, to) } else { (from, to) };
     }
 
     /// From where on a stream is to be sent; `None`: not now.

@@ -9,7 +9,8 @@ use crate::{
     entry::{Entry, What},
     handoff::Name,
     links::{
-        Carried, CarriedEntry, Changed, KeyRow, Part, Received, SharedPart, StreamRuns, Sweep, Swept, WireRow,
+        Carried, CarriedEntry, Changed, KeyRow, Leaning, Part, Received, SharedPart, StreamRuns, Sweep,
+        Swept, WireRow,
     },
 };
 
@@ -49,6 +50,7 @@ impl Shard {
         self.check(shard, from, &message)?;
         self.compare_streams(from, &message);
         self.leave_out_branches(from, &mut message);
+        self.leave_out_leaning(from, &mut message);
         self.be_heard();
         let (own, epoch) = (self.settings.site, self.links.membership.epoch);
         self.hear(from, &message, epoch);
@@ -251,6 +253,25 @@ impl Shard {
         branched.into_iter().filter(|of| *of != own).for_each(|of| self.note_branch(of, from));
     }
 
+    /// Leaves out parts that rely on earlier ones of the sender which were not taken in, because they were lost, or were known
+    /// from somebody else. The sender gives up waiting, and sends all of it again.
+    fn leave_out_leaning(&self, from: SiteId, message: &mut Message) {
+        let leaning = message.leaning.take().unwrap_or_default();
+        if leaning.is_empty() || !self.settings.rules.keep(Rule::PartsLeanOnTaken) {
+            return;
+        }
+        let peer = self.links.peers.get(&from);
+        let relies = |part: &SharedPart| leaning.iter().find(|it| it.stream == part.origin());
+        let was_given = |it: &Leaning, to| peer.is_some_and(|peer| peer.has_given(it.stream, it.since, to));
+        message.parts.retain(|part| {
+            let is_kept = relies(part).is_none_or(|it| was_given(it, part.after()));
+            if !is_kept {
+                reached(Branch::PartLeaning);
+            }
+            is_kept
+        });
+    }
+
     /// What the sender says of itself and has heard of others.
     fn hear(&mut self, from: SiteId, message: &Message, epoch: u64) {
         let own = self.settings.site;
@@ -305,6 +326,9 @@ impl Shard {
             if !self.settings.rules.keep(Rule::LearnedUntilSettled) {
                 self.retire(site, number, now);
             }
+        }
+        if let Some(peer) = self.links.peers.get_mut(&from) {
+            peer.gives(site, begin, to);
         }
         let origin = self.links.origins.entry(site).or_default();
         origin.position = to;

@@ -14,8 +14,8 @@ use crate::{
     coverage::{Branch, reached},
     entry::Entry,
     links::{
-        AheadRow, Carried, CarriedEntry, Changed, Hearsay, Links, Origin, PartAround, Received, Rows,
-        SharedPart, StreamRuns, Sweep, Swept, WireRow,
+        AheadRow, Carried, CarriedEntry, Changed, Hearsay, Leaning, Links, Origin, PartAround, Received,
+        Rows, SharedPart, StreamRuns, Sweep, Swept, WireRow,
     },
 };
 
@@ -86,6 +86,8 @@ struct MadePart {
     part: SharedPart,
     /// Counters whose rows in it may include entries that it does not have.
     ahead: Vec<Ahead>,
+    /// Some of these are carried with the sender's parts of the stream after this position.
+    leans: Option<u64>,
 }
 
 /// A counter whose row in a part may include entries that the part does not have.
@@ -211,6 +213,8 @@ impl Shard {
         }
         let streams = parts.iter().map(|made| made.part.origin());
         let runs = self.runs_of(streams.chain(sweep.iter().map(|sweep| sweep.origin)));
+        let leaning = |made: &MadePart| Some(Leaning { stream: made.part.origin(), since: made.leans? });
+        let leaning: Vec<_> = parts.iter().filter_map(leaning).collect();
         let tables = self.tables_in(parts.iter().map(|made| &made.part));
         let tells = sweep.is_some() || reasons.owes_settled || reasons.is_any();
         self.note_sent(site, sweep.as_ref(), tells, now_ms);
@@ -233,6 +237,7 @@ impl Shard {
             tables: (!tables.is_empty()).then_some(tables),
             answer: (is_unheard || (reasons.wants_answer && reasons.was_silent)).then_some(true),
             moves,
+            leaning: (!leaning.is_empty()).then_some(leaning),
         })
     }
 
@@ -263,7 +268,7 @@ impl Shard {
             }
             let end = origin.position;
             let mut room = Room { bytes, carried: *carried_left };
-            let made = self.shared_part(stream, from, swept, &mut room);
+            let mut made = self.shared_part(stream, from, swept, &mut room);
             let to = made.part.to();
             if to == from {
                 // The ids that come with its first row do not fit any more.
@@ -272,7 +277,7 @@ impl Shard {
                 break;
             }
             bytes = room.bytes;
-            self.carry_with_part(site, &made, (carried, carried_left));
+            self.carry_with_part(site, &mut made, from, (carried, carried_left));
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
@@ -371,7 +376,8 @@ impl Shard {
     fn carry_with_part(
         &mut self,
         site: SiteId,
-        made: &MadePart,
+        made: &mut MadePart,
+        from: u64,
         (carried, left): (&mut Vec<Carried>, &mut usize),
     ) {
         let Links { peers, origins, .. } = &mut self.links;
@@ -379,6 +385,7 @@ impl Shard {
             return;
         };
         let stream = made.part.origin();
+        let mut leans = false;
         for Ahead { index, of_all } in &made.ahead {
             let key = &self.counters.get(*index).key;
             let others =
@@ -387,7 +394,11 @@ impl Shard {
             for (other, origin) in others {
                 let after = if *other == stream { made.part.to() } else { peer.received(*other) };
                 let lacking = origin.entries_of(key, after);
-                let lacking = lacking.filter(|entry| peer.carries(stream, *other, entry.number));
+                let lacking = lacking.filter(|entry| {
+                    let carries = peer.carries(stream, from, *other, entry.number);
+                    leans |= !carries;
+                    carries
+                });
                 entries.extend(lacking.take(*left - entries.len()).map(|entry| carried_entry(*other, entry)));
             }
             *left -= entries.len();
@@ -395,6 +406,7 @@ impl Shard {
                 carried.push(Carried { key: key.clone(), entries });
             }
         }
+        made.leans = peer.leans(stream).filter(|_| leans);
     }
 
     /// The same of a piece of a sweep, which goes with these parts.
@@ -545,6 +557,6 @@ impl Shard {
         let ahead = seen.into_iter().map(|index| Ahead { index, of_all: several.contains(&index) });
         let mut ahead: Vec<Ahead> = ahead.filter(|ahead| is_capped || ahead.of_all).collect();
         ahead.sort_unstable();
-        MadePart { part, ahead }
+        MadePart { part, ahead, leans: None }
     }
 }

@@ -196,6 +196,51 @@ fn no_row_arrives_without_the_ids_that_it_includes() {
     assert_eq!(suspicions, [Suspicion::Twice(vec![site(1), site(3)])], "and the books show it");
 }
 
+/// What the third of four sites counts when the first and the last are lost. It hears the first one's stream from the second,
+/// and then what the first has sent meanwhile, with an id of the last, as something that it knows.
+fn row_after_a_part_from_another(rule: Option<Rule>) -> (Reply, Option<i64>) {
+    let mut world = World::new(4, 1, without(rule));
+    create(&mut world, 0, b"b", 10);
+    world.pass(1_000);
+    // What site 4 says to site 3 is stuck, and nobody notices; site 1 does not hear what site 3 gets from site 2.
+    world.cut.insert((site(4), site(3)));
+    world.cut.insert((site(2), site(1)));
+    world.link(0, 2, false);
+    world.link(1, 3, false);
+    world.add(0, b"b", 1);
+    world.pass(100);
+    assert_eq!(world.get(2, b"b"), Some(11), "site 3 has it from site 2");
+    world.link(0, 1, false);
+    assert!(matches!(world.add_once(3, b"b", 1, b"x"), Reply::Added(_)));
+    world.pass(50);
+    world.link(0, 2, true);
+    world.pass(50);
+    world.add(0, b"b", 1);
+    world.pass(2_000);
+    assert_eq!(world.get(2, b"b"), Some(13), "site 3 has the rows of sites 1 and 4");
+    world.crash(0);
+    world.crash(3);
+    let mut membership = world.membership();
+    membership.epoch += 1;
+    for gone in [1, 4] {
+        membership.members.remove(&site(gone));
+        membership.removed.insert(site(gone), site(3));
+    }
+    world.set_membership(membership);
+    world.pass(2_000);
+    (world.add_once(2, b"b", 1, b"x"), world.get(2, b"b"))
+}
+
+#[test]
+fn no_row_arrives_without_the_ids_that_its_sender_has_sent_before() {
+    let (reply, value) = row_after_a_part_from_another(None);
+    assert!(matches!(reply, Reply::Added(Added { repeated: true, .. })), "{reply:?}");
+    assert_eq!(value, Some(13));
+    let (reply, value) = row_after_a_part_from_another(Some(Rule::PartsLeanOnTaken));
+    assert!(matches!(reply, Reply::Added(Added { repeated: false, .. })), "{reply:?}");
+    assert_eq!(value, Some(14), "the wrong variant counts again");
+}
+
 /// What a site counts when the other one is lost in the middle of telling what it has counted. A message has the rows as they are
 /// when it is made, and not all changes fit into it: the row of a counter without bounds includes an operation that comes after
 /// the end of the message.
