@@ -30,9 +30,9 @@ listed!(Rule,
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows ZeroIsNoOutcome SettledStaySettled SettledIsStored
-    TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
-    CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
-    StoppedIsInDoubt FindingsStay
+    TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold
+    HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack HeardOpensSlots
+    HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

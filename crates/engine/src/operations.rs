@@ -668,8 +668,15 @@ mod tests {
     #[test]
     fn every_operation_of_a_run_is_on_its_page() {
         for count in [1, 63, 64, 128, 1_000, 10_000] {
-            let counted =
-                Counted { amount: 1, applied: 1, value: 1, expires_ms: 5, site: None, made_ms: None, may_be_taken_back: None };
+            let counted = Counted {
+                amount: 1,
+                applied: 1,
+                value: 1,
+                expires_ms: 5,
+                site: None,
+                made_ms: None,
+                may_be_taken_back: None,
+            };
             let operation = |n: u64| {
                 let id = OperationId { producer: b"p", id: &n.to_le_bytes() };
                 Operation { hash: OperationHash::of(b"k", id), counted }

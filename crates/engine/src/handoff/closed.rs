@@ -308,7 +308,11 @@ mod tests {
         let name = Name::of_site(DESK);
         let mut closed = ClosedSlots::default();
         let clocks = Clocks::below_without(2, [1].into_iter());
-        closed.take_in(DeskTable { site: DESK, version: 7, desks: vec![(name, clocks)] }, |_| false, |_| false);
+        closed.take_in(
+            DeskTable { site: DESK, version: 7, desks: vec![(name, clocks)] },
+            |_| false,
+            |_| false,
+        );
         closed.close(name, 4);
         let mut again = ClosedSlots::default();
         again.replay(closed.seal().expect("something has changed"));

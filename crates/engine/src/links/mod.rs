@@ -126,7 +126,8 @@ impl Links {
             restless: true,
             wake_ms: None,
         };
-        for Stream { site, position, settled, counted, runs, is_told, copied } in streams.unwrap_or_default() {
+        for Stream { site, position, settled, counted, runs, is_told, copied } in streams.unwrap_or_default()
+        {
             let mut origin = Origin::at(*position);
             origin.runs = runs.clone().unwrap_or_default();
             origin.is_told = *is_told == Some(true);
@@ -413,6 +414,16 @@ impl Links {
         self.peers
             .iter()
             .all(|(site, peer)| peer.received(removed) >= position && peer.is_heard_out(arrived(site)))
+    }
+
+    /// Has everybody this entry of another site, which is here?
+    pub(crate) fn all_have_entry(&self, site: SiteId, number: u64) -> bool {
+        let here = self.origins.get(&site).map_or(0, |origin| origin.position);
+        if number > here && self.membership.removed.contains_key(&site) {
+            // It came ahead of its stream, which brings it to nobody any more.
+            return self.all_have_removed();
+        }
+        self.peers.iter().all(|(peer, it)| *peer == site || it.received(site) >= number)
     }
 
     /// Must somebody say something under the present membership before this site, or one that joins and hears of others
