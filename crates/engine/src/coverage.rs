@@ -29,10 +29,11 @@ listed!(Rule,
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
     MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
     NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
-    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled SettledIsStored
-    TakenBackBeforeSettled ReplayedAsTold SweepsReachAsFar AheadIsTold TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold
-    CopiesUntilTold ToldDesksStay DesksStayWithHeirs CopiedMayBeTakenBack SettledIsReplayed HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
-    StoppedIsInDoubt FindingsStay
+    CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
+    SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
+    TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs
+    CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt
+    FindingsStay
 );
 
 listed!(Refusal,

@@ -107,6 +107,10 @@ pub enum Rule {
     /// An heir settles a count that it has taken back for a removed site when all others have that. *Without:* they may hear first
     /// that the count is settled, and keep it; if the heir is lost then, nobody takes it back.
     TakenBackBeforeSettled,
+    /// A count is settled when all sites know what has taken back the other counts of the operation. *Without:* when its own site
+    /// knows; if that one is lost then, together with who took one back, the others have heard that the count is settled, and
+    /// keep both.
+    TakenBackIsKnown,
     /// What a site has changed itself has a number that its stream has got to, after a restart too. *Without:* a row of several
     /// sites has that of another site's change, and the stream goes past it.
     ReplayedAsTold,

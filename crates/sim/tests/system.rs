@@ -109,10 +109,12 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
     // several sites that was changed by another one after its own site, in a batch that no message told of before a
     // restart; an heir that is lost after it told that a count is settled, and before it told that it had taken it back;
     // the table of a removed site that arrives again after that of its heir; a count that was open in a copy, and was
-    // taken back while the copy was away; one of a removed site that is settled, and read again as open.
+    // taken back while the copy was away; one of a removed site that is settled, and read again as open; a site that is
+    // lost after it told that its count is settled, together with the one that had taken its own back for that, and
+    // before others knew so.
     for seed in [
         74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 83_012_411, 84_000_375, 87_013_568,
-        90_000_091, 90_001_810,
+        90_000_091, 90_001_810, 90_004_646,
     ] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }
@@ -126,6 +128,11 @@ fn own_changes_that_are_not_told_after_a_restart_are_caught() {
 #[test]
 fn counts_that_an_heir_settles_before_others_know_that_it_has_taken_them_back_are_caught() {
     is_missed_in_the_fourth_edition(Rule::TakenBackBeforeSettled, 84_000_375);
+}
+
+#[test]
+fn counts_that_are_settled_before_all_know_that_others_are_taken_back_are_caught() {
+    is_missed_in_the_fourth_edition(Rule::TakenBackIsKnown, 90_004_646);
 }
 
 #[test]

@@ -24,7 +24,8 @@
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
-//!    arrived: after that nobody can come with a count of its own. [`Message::settled`] tells how far that is.
+//!    arrived: after that nobody can come with a count of its own. If several sites have counted it, everybody must have what
+//!    takes the other counts back, too. [`Message::settled`] tells how far that is.
 //! 6. Copies of tokens go to the site that has their slot, over others if need be, again and again until that one says
 //!    that the slot is closed ([`Message::passed_on`]). So do the last words of edges.
 //! 7. Rights are asked for ([`Ask`]) and given by writing them into a row, which travels like any other. One who is to

@@ -425,6 +425,16 @@ impl Links {
             .all(|(site, peer)| peer.received(removed) >= position && peer.is_heard_out(arrived(site)))
     }
 
+    /// Has everybody this entry of another site, which is here?
+    pub(crate) fn all_have_entry(&self, site: SiteId, number: u64) -> bool {
+        let here = self.origins.get(&site).map_or(0, |origin| origin.position);
+        if number > here && self.membership.removed.contains_key(&site) {
+            // It came ahead of its stream, which brings it to nobody any more.
+            return self.all_have_removed();
+        }
+        self.peers.iter().all(|(peer, it)| *peer == site || it.received(site) >= number)
+    }
+
     /// Must somebody say something under the present membership before this site, or one that joins and hears of others
     /// through this one, can go on? What was said may have been lost.
     pub(crate) fn waits_for_word(&self) -> bool {

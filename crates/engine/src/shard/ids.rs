@@ -410,7 +410,19 @@ impl Shard {
         }
         let counts = self.links.counts(hash);
         let is_lowest = counts.first().is_some_and(|(lowest, _)| *lowest == own);
-        is_lowest && counts[1..].iter().all(|(site, _)| self.links.is_cancelled(hash, *site))
+        is_lowest
+            && counts[1..].iter().all(|(site, _)| self.all_know_it_taken_back(hash, *site, acknowledged))
+    }
+
+    /// Was this site's count taken back, and do all others know, who have the own stream up to `acknowledged`? Should they
+    /// hear before that the count which is kept is settled, and who took this one back be lost, they would keep both.
+    pub(super) fn all_know_it_taken_back(&self, hash: OperationHash, of: SiteId, acknowledged: u64) -> bool {
+        let Some((by, number)) = self.links.cancellation(hash, of) else { return false };
+        if by == self.settings.site {
+            number <= acknowledged || !self.settings.rules.keep(Rule::TakenBackBeforeSettled)
+        } else {
+            self.links.all_have_entry(by, number) || !self.settings.rules.keep(Rule::TakenBackIsKnown)
+        }
     }
 
     /// Its own site says that the entries of a stream up to here are settled.

@@ -463,8 +463,7 @@ impl Shard {
         if closed.is_empty() {
             return;
         }
-        let (own, acknowledged) = (self.settings.site, self.all_have_of_own());
-        let waits = self.settings.rules.keep(Rule::TakenBackBeforeSettled);
+        let acknowledged = self.all_have_of_own();
         // A count of another one that was removed may be on its way, and of the two one is to be taken back.
         let are_all_here =
             self.links.all_removed_are_closed() || !self.settings.rules.keep(Rule::RemovedTogether);
@@ -488,12 +487,9 @@ impl Shard {
                 // What came ahead of the stream came with another one's, of a site that is gone too.
                 let all_have_it = if number <= position { all_have_stream } else { all_have_removed };
                 let counts = self.links.counts(hash);
-                // What this site has taken back others are to know before they hear that it is settled.
-                let is_cancelled = |site| {
-                    let cancellation = self.links.cancellation(hash, site);
-                    cancellation.is_some_and(|(by, number)| by != own || number <= acknowledged || !waits)
-                };
-                let others_are_cancelled = counts.iter().skip(1).all(|(site, _)| is_cancelled(*site));
+                let mut others = counts.iter().skip(1);
+                let others_are_cancelled =
+                    others.all(|(site, _)| self.all_know_it_taken_back(hash, *site, acknowledged));
                 if are_all_here && all_have_it && others_are_cancelled && !self.is_taken_in_part(site, number)
                 {
                     reached(Branch::SettledRemoved);
