@@ -27,13 +27,12 @@ macro_rules! listed {
 listed!(Rule,
     IdsBelongToKeys RowsBeforeEntries ToldPositions LowestKeeps LearnedUntilSettled UnsettledRightsWait
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
-    MovesNameTotals CreationsGoOn BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst StreamsStayOne
-    NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
+    MovesNameTotals CreationsGoOn UnmadeStayInMemory BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst
+    StreamsStayOne NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
     SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs
-    CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt
-    FindingsStay
+    CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

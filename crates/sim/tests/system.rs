@@ -111,10 +111,10 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
     // the table of a removed site that arrives again after that of its heir; a count that was open in a copy, and was
     // taken back while the copy was away; one of a removed site that is settled, and read again as open; a site that is
     // lost after it told that its count is settled, together with the one that had taken its own back for that, and
-    // before others knew so.
+    // before others knew so; a counter that leaves memory while it is being made, so that nobody is asked to go on with it.
     for seed in [
-        74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 83_012_411, 84_000_375, 87_013_568,
-        90_000_091, 90_001_810, 90_004_646,
+        74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 82_000_654, 83_012_411, 84_000_375,
+        87_013_568, 90_000_091, 90_001_810, 90_004_646,
     ] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }
@@ -123,6 +123,11 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
 #[test]
 fn own_changes_that_are_not_told_after_a_restart_are_caught() {
     is_missed_in_the_fourth_edition(Rule::ReplayedAsTold, 83_012_411);
+}
+
+#[test]
+fn counters_that_leave_memory_while_they_are_being_made_are_caught() {
+    is_missed_in_the_fourth_edition(Rule::UnmadeStayInMemory, 82_000_654);
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn heirs_that_count_tokens_again_or_never_are_caught() {
         (Rule::TakenIsTold, 4, 0),
         (Rule::TablesAreTold, 4, 0),
         (Rule::DecidesAsTold, 8036, 2),
-        (Rule::CopiesUntilTold, 1178, 3),
+        (Rule::CopiesUntilTold, 2551, 0),
     ];
     for (rule, seed, more_ms) in missed_with {
         let plan = Plan::drawn(seed, None, Edition::Second);
