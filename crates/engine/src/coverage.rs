@@ -32,7 +32,7 @@ listed!(Rule,
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
     SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs
-    CopiedMayBeTakenBack HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
+    CopiedMayBeTakenBack CreditedIsNoted HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

@@ -140,6 +140,9 @@ pub enum Rule {
     /// A desk that an heir has told of is the heir's, also if the table of the site before it arrives once more. *Without:*
     /// it belongs to the site whose table came last; a site that is restored is not told what the heir has decided.
     DesksStayWithHeirs,
+    /// That the slot of a token is closed is stored with what was counted of it, also of a token that was kept here and could not
+    /// be counted before. *Without:* a site that is killed right after that counts it again.
+    CreditedIsNoted,
     /// A site that was started opens no slots before another one has spoken to it. *Without:* an old copy opens some under
     /// the clocks of others.
     HeardOpensSlots,

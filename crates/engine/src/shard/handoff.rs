@@ -28,17 +28,28 @@ pub(super) struct Rows<'a> {
     now: Moment,
     /// A token was not taken.
     refused: bool,
+    /// Whose tokens were.
+    credited: Vec<Name>,
     /// The shard that something is handed over to, and how many there are.
     handing_to: Option<(u16, u16)>,
 }
 
 impl<'a> Rows<'a> {
     pub(super) fn taking(shard: &'a mut Shard, now: Moment) -> Self {
-        Self { shard, now, refused: false, handing_to: None }
+        Self { shard, now, refused: false, credited: Vec::new(), handing_to: None }
     }
 
     pub(super) fn handing_over(shard: &'a mut Shard, to: u16, shards: u16, now: Moment) -> Self {
-        Self { shard, now, refused: false, handing_to: Some((to, shards)) }
+        Self { shard, now, refused: false, credited: Vec::new(), handing_to: Some((to, shards)) }
+    }
+
+    /// Whose tokens were counted, also such as were kept here before. That their slots are closed is to be stored with what was
+    /// counted.
+    pub(super) fn credited(self) -> Vec<Name> {
+        match self.shard.settings.rules.keep(Rule::CreditedIsNoted) {
+            true => self.credited,
+            false => Vec::new(),
+        }
     }
 
     /// Counts these of a token's counters.
@@ -55,7 +66,10 @@ impl<'a> Rows<'a> {
             false => Err(Overflow),
         };
         match credited {
-            Ok(()) => self.shard.note_taken(token, deltas),
+            Ok(()) => {
+                self.shard.note_taken(token, deltas);
+                self.credited.push(token.source);
+            }
             Err(Overflow) => {
                 reached(Branch::CreditRefused);
                 self.refused = true;
@@ -136,10 +150,14 @@ impl Shard {
             (Ok(()), Some(notice)) => handshake.keep_notice(&mut rows, notice),
             _ => false,
         };
-        let refused = rows.refused;
+        let (refused, credited) = (rows.refused, rows.credited());
         // An edge repeats its last words until they are confirmed: meanwhile others may have acted on them.
         known_done.iter().for_each(|done| handshake.notice_done(done));
         self.desk.put_back(shard, handshake);
+        let since_s = now.unix_ms / 1000;
+        // A relay's opening says nothing of those whose tokens it brings.
+        let guest = Guest { since_s, opening: Opening::default() };
+        self.desk.note(shard, credited, guest);
         match merged {
             Ok(()) => {}
             Err(MergeError::Twin(_)) => return Err(Refusal::Copy { of: visitor }),
@@ -147,10 +165,8 @@ impl Shard {
         }
         let sources = view.tokens().iter().map(|token: &Token<Name, Deltas>| token.source);
         let others: Vec<Name> = sources.filter(|source| *source != visitor).collect();
-        let since_s = now.unix_ms / 1000;
         self.desk.note(shard, [visitor], Guest { since_s, opening });
-        // A relay's opening says nothing of those whose tokens it brings.
-        self.desk.note(shard, others, Guest { since_s, opening: Opening::default() });
+        self.desk.note(shard, others, guest);
         if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
         }

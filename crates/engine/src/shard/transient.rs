@@ -16,8 +16,8 @@ use crate::{
     counter::Counter,
     counters::Index,
     handoff::{
-        Answer, BadAnswer, Deltas, Key, Name, Open, Opening, RELAY_TIER, Reading, Readings, Server, Token,
-        Transient, Visit,
+        Answer, BadAnswer, Deltas, Guest, Key, Name, Open, Opening, RELAY_TIER, Reading, Readings, Server,
+        Token, Transient, Visit,
     },
     slot_of,
 };
@@ -427,6 +427,7 @@ impl Shard {
         let mut handshake = self.desk.take(shard);
         let mut rows = super::handoff::Rows::handing_over(self, shard, server.shards, now);
         let merged = handshake.merge(&mut rows, &answer.view);
+        let credited = rows.credited();
         let has_token = handshake.tokens().iter().any(|token| token.target == server.name);
         let is_done = answer.keeps_notice && handshake.last_words().is_some();
         if !self.settings.rules.keep(Rule::CopiesUntilClosed) {
@@ -435,6 +436,7 @@ impl Shard {
             names.iter().for_each(|name| _ = handshake.token_closed(name));
         }
         self.desk.put_back(shard, handshake);
+        self.desk.note(shard, credited, Guest::default());
         merged?;
         if self.folded_len(shard) != folded {
             self.desk.note_archives(shard);
