@@ -27,7 +27,7 @@ macro_rules! listed {
 listed!(Rule,
     IdsBelongToKeys RowsBeforeEntries ToldPositions LowestKeeps LearnedUntilSettled UnsettledRightsWait
     UnsettledAreKept AddBack OldIdsAreRefused ForgottenStayRefused DefinitionsWait CreatedEverywhere HeirsWait
-    MovesNameTotals CreationsGoOn UnmadeStayInMemory BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst
+    MovesNameTotals CreationsGoOn WantedStayInMemory BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst
     StreamsStayOne NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
     SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold

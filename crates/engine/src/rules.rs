@@ -54,9 +54,9 @@ pub enum Rule {
     /// Whoever is refused because a counter is being made has the others look again. *Without:* a proposal that waits for a
     /// site that was removed, or restored, waits for ever.
     CreationsGoOn,
-    /// A counter that is being made stays in memory while the others are asked to look again. *Without:* where memory is short it
-    /// leaves before, nobody is asked, and the proposal waits for ever.
-    UnmadeStayInMemory,
+    /// A counter of which others are asked for something stays in memory: for rights, or to look again while it is being made.
+    /// *Without:* where memory is short it leaves before, nobody is asked, and the proposal waits for ever.
+    WantedStayInMemory,
     /// All rows of a bounded counter travel together. *Without:* each on its own.
     BoundedRowsTogether,
     /// A restored copy takes a new incarnation. *Without:* it goes on as before.

@@ -128,7 +128,7 @@ fn own_changes_that_are_not_told_after_a_restart_are_caught() {
 
 #[test]
 fn counters_that_leave_memory_while_they_are_being_made_are_caught() {
-    is_missed_in_the_fourth_edition(Rule::UnmadeStayInMemory, 82_000_654);
+    is_missed_in_the_fourth_edition(Rule::WantedStayInMemory, 82_000_654);
 }
 
 #[test]

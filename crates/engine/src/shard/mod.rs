@@ -824,14 +824,17 @@ impl Shard {
         }
         // What stands in a list stays: the list would point to whoever comes into its place.
         let (links, desk, oldest_here) = (&self.links, &self.desk, self.links.oldest_here());
-        // Once it is gone it would not be known any more that it is still being made, and nobody would be asked.
-        let unmade = self.settings.rules.keep(Rule::UnmadeStayInMemory).then_some(&self.waiting.unmade);
+        // Once it is gone it is not known whether it lacks something, and nobody is asked.
+        let wanted: BTreeSet<&[u8]> = match self.settings.rules.keep(Rule::WantedStayInMemory) {
+            true => self.waiting.wanted().collect(),
+            false => BTreeSet::new(),
+        };
         let may_go = |entry: &Entry| {
             let Flags { touched, unsaved, saving, fresh, .. } = entry.flags();
             let is_listed = touched || unsaved || saving || fresh || entry.version() >= oldest_here;
-            let is_unmade = unmade.is_some_and(|unmade| unmade.contains_key(&entry.key));
-            let is_awaited =
-                Self::has_open_entries(links, &entry.key) || desk.has_parked(&entry.key) || is_unmade;
+            let is_awaited = Self::has_open_entries(links, &entry.key)
+                || desk.has_parked(&entry.key)
+                || wanted.contains(&*entry.key);
             !is_listed && !is_awaited
         };
         if self.counters.evict(self.settings.memory_bytes, looks, may_go) > 0 {

@@ -99,6 +99,11 @@ impl Waiting {
         self.unmade.retain(|_, want| want.until_ms > now_ms);
     }
 
+    /// The counters of which others are asked for something: rights, or to go on with making one.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = &[u8]> {
+        self.wants.keys().map(|(key, _)| &**key).chain(self.unmade.keys().map(|key| &**key))
+    }
+
     /// A counter has taken effect that was made here.
     pub(super) fn note_effect(&mut self, key: &[u8], number: u64) {
         let is_awaited = |waiter: &Waiter| {
