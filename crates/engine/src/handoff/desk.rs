@@ -281,6 +281,16 @@ impl Desk {
         self.handshakes.values().any(keeps)
     }
 
+    /// For whom something is kept here, by the shard of the cluster: the targets of tokens, and the servers that have not acted
+    /// on last words.
+    pub(crate) fn kept_for(&self) -> impl Iterator<Item = (u16, Name)> {
+        self.handshakes.iter().flat_map(|(shard, handshake)| {
+            let targets = handshake.cached().map(|token| token.target);
+            let pending = handshake.notices().flat_map(|(_, pending)| pending.iter().copied());
+            targets.chain(pending).map(|name| (*shard, name))
+        })
+    }
+
     pub(crate) fn guest(&self, shard: u16, name: Name) -> Option<&Guest> {
         self.guests.get(&(shard, name))
     }

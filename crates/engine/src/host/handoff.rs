@@ -1,6 +1,6 @@
 //! Visits of edges and relays, and those that a relay or an edge makes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use quipu_crdt::Tally as _;
 #[cfg(feature = "testing")]
@@ -167,6 +167,11 @@ impl<L: Log, T: Table> Host<L, T> {
         let mut stats = HandoffStats::default();
         self.shards.iter().flatten().for_each(|running| stats.add(&running.shard.handoff_stats()));
         stats
+    }
+
+    /// For whom tokens and last words of others are kept here, by the shard of the cluster.
+    pub fn kept_for(&self) -> BTreeSet<(u16, Name)> {
+        self.shards.iter().flatten().flat_map(|running| running.shard.kept_for()).collect()
     }
 
     /// The state of all handoffs with a shard of the cluster, for tests that compare.

@@ -360,6 +360,11 @@ impl Shard {
         self.desk.stats()
     }
 
+    /// For whom tokens and last words of others are kept here.
+    pub(crate) fn kept_for(&self) -> impl Iterator<Item = (u16, Name)> {
+        self.desk.kept_for()
+    }
+
     #[cfg(feature = "testing")]
     pub(crate) fn handshake(&self, shard: u16) -> Option<&quipu_crdt::handoff::Handshake<Name, Deltas>> {
         self.desk.handshakes().find(|(of, _)| *of == shard).map(|(_, handshake)| handshake)

@@ -17,7 +17,8 @@ const LOOK_MS: Millis = 500;
 const CLOSE_MS_MAX: Millis = 120_000;
 /// And after that all sites must agree within this time.
 const SETTLE_MS_MAX: Millis = 120_000;
-/// A removal that waits for so long for what is kept for a relay whose heir is lost is taken back.
+/// A removal that waits for so long for what is kept for a relay whose heir is lost is taken back, and nobody waits for longer
+/// for what is kept for a relay that has left everything to such an heir.
 const STAY_AFTER_MS: Millis = 30_000;
 /// Edges and relays have handed over everything and left within this time.
 const DISPERSE_MS_MAX: Millis = 300_000;
@@ -230,7 +231,7 @@ fn settle(world: &mut World) -> Result<Millis, String> {
         let values = values(world)?;
         let unsettled = differing(world, &values).or_else(|| books::unsettled(world));
         let Bounded { bounded, parked, waits } = bounded(world, &values)?;
-        match unsettled.or(waits).or_else(|| world.kept_too_long()) {
+        match unsettled.or(waits).or_else(|| world.kept_too_long(took < STAY_AFTER_MS)) {
             None => {
                 books::balance(world)?;
                 world.count_losses();

@@ -448,6 +448,11 @@ impl Site {
         self.host.as_ref().map(|host| host.handoff_stats()).unwrap_or_default()
     }
 
+    /// For whom it keeps tokens and last words of others, by shard.
+    pub(super) fn kept_for(&self) -> BTreeSet<(u16, Name)> {
+        self.host.as_ref().map(|host| host.kept_for()).unwrap_or_default()
+    }
+
     /// When it wants to work again by itself.
     pub(super) fn wants_at(&self) -> Option<Millis> {
         let wanted = self.host.as_ref()?.wants_at()?;

@@ -6,11 +6,12 @@ use crate::system::calls::Key;
 use crate::system::site::Site;
 use crate::system::world::Station;
 use quipu_engine::handoff::{
-    Adoption, Answer, BadAnswer, Estate, HandoffStats, Open, RELAY_TIER, RetireError, Retirement, Round,
-    Server, Visit,
+    Adoption, Answer, BadAnswer, Estate, HandoffStats, Name, Open, RELAY_TIER, RetireError, Retirement,
+    Round, Server, Visit,
 };
 use quipu_engine::{Action, Add, Command, Ticket};
 use quipu_storage::ShardId;
+use std::collections::BTreeSet;
 
 /// Reading it shows whether a batch was stored.
 const ANY_KEY: &[u8] = b"-";
@@ -149,6 +150,11 @@ impl Replica {
 
     pub(in crate::system) fn stats(&self) -> HandoffStats {
         self.host.as_ref().map(|host| host.handoff_stats()).unwrap_or_default()
+    }
+
+    /// For whom it keeps tokens and last words of others, by shard.
+    pub(in crate::system) fn kept_for(&self) -> BTreeSet<(u16, Name)> {
+        self.host.as_ref().map(|host| host.kept_for()).unwrap_or_default()
     }
 }
 

@@ -131,8 +131,8 @@ impl World {
         self.fleet.ledger.balance(|name, shard| self.standing_of(name, shard), is_bounded, lost)
     }
 
-    /// What is kept for those who hand over, and must not be any more.
-    pub(in crate::system) fn kept_too_long(&self) -> Option<String> {
+    /// What is kept for those who hand over, and must not be any more. Who is patient waits for what perhaps nobody takes, too.
+    pub(in crate::system) fn kept_too_long(&self, is_patient: bool) -> Option<String> {
         let mut sum = HandoffStats::default();
         let sites = self.members().into_iter().map(|site| self.sites[site].handoff_stats());
         let there = self.fleet.replicas.iter().filter(|replica| replica.stage != Stage::Gone);
@@ -147,7 +147,28 @@ impl World {
             || self.folds_soon() && sum.slots > 0 && !has_orphans
             // Perhaps nobody answers for a relay whose heir is gone.
             || !has_orphans && (sum.cached > 0 || sum.notices > 0 || sum.tokens > 0);
-        is_too_much.then(|| format!("servers keep {sum:?}; {slots_max} slots may stay"))
+        let too_much = is_too_much.then(|| format!("servers keep {sum:?}; {slots_max} slots may stay"));
+        too_much.or_else(|| self.kept_for_one_who_is_answered_for(is_patient))
+    }
+
+    /// What is kept for one whom somebody answers for, although a relay's heir is gone: the heir of a lost site has yet to decide
+    /// about its tokens, say. For a relay that waits for an heir which is gone perhaps nobody ever answers. For one that has left,
+    /// the heir of its heir does, unless all who knew of that are gone, too: for these only the patient wait.
+    fn kept_for_one_who_is_answered_for(&self, is_patient: bool) -> Option<String> {
+        let sites = self.members().into_iter().map(|site| self.sites[site].kept_for());
+        let there = self.fleet.replicas.iter().filter(|replica| replica.stage != Stage::Gone);
+        // What a relay keeps that waits for ever, it keeps for ever.
+        let relays = there.map(|replica| {
+            let mut kept = replica.kept_for();
+            kept.retain(|(shard, _)| self.standing_of(replica.name, *shard) == TargetStanding::There);
+            kept
+        });
+        let is_awaited = |(shard, name): &(u16, Name)| match self.standing_of(*name, *shard) {
+            TargetStanding::There | TargetStanding::Gone { .. } => true,
+            TargetStanding::Orphaned { has_left } => has_left && is_patient,
+        };
+        let (shard, name) = sites.chain(relays).flatten().find(is_awaited)?;
+        Some(format!("something is kept for {name} in shard {shard}, for whom somebody answers"))
     }
 
     /// How many relays have left, or may have begun to.
