@@ -113,10 +113,11 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
     // lost after it told that its count is settled, together with the one that had taken its own back for that, and
     // before others knew so; a counter that leaves memory while it is being made, so that nobody is asked to go on with it; a
     // token that was kept until it could be counted, at a site that is killed right after that; a run that ended before an
-    // heir had decided about the tokens of a retired edge, because a relay's heir was lost, too.
+    // heir had decided about the tokens of a retired edge, because a relay's heir was lost, too; an answer that refuses one
+    // token and tells that another one was taken, by a site that is lost right after that.
     for seed in [
         74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 82_000_654, 83_012_411, 84_000_375,
-        87_013_568, 90_000_091, 90_001_810, 90_004_646, 91_007_026, 91_008_879,
+        87_013_568, 90_000_091, 90_001_810, 90_004_646, 91_007_026, 91_008_879, 92_001_892,
     ] {
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }

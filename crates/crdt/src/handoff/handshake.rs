@@ -414,11 +414,5 @@ pub(super) fn discard_slot<I: Id, A, R>(name: &I, desk: &mut Desk<I>, view: &Vie
 
 /// Has the sender, whose view this is, taken this token?
 fn is_taken<I: Id, A, R>(token: &Token<I, A>, view: &View<I, A, R>) -> bool {
-    let clock = token.slot.target_clock;
-    token.target == view.id
-        && clock >= view.floor
-        && match view.slot_for(&token.source) {
-            Some(slot) => slot.target_clock > clock,
-            None => view.target_clock > clock,
-        }
+    token.target == view.id && view.says_taken(&token.source, token.slot.target_clock)
 }

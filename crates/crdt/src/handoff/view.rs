@@ -125,6 +125,12 @@ impl<I: PartialEq, A, R> View<I, A, R> {
         self.slot_for(source).is_some()
     }
 
+    /// Does it say to `source`, by the slot that it shows or does not show, that the token for the slot with this clock was taken?
+    pub fn says_taken(&self, source: &I, target_clock: u64) -> bool {
+        let next = self.slot_for(source).map_or(self.target_clock, |slot| slot.target_clock);
+        target_clock >= self.floor && next > target_clock
+    }
+
     pub(super) fn slot_for(&self, source: &I) -> Option<Slot> {
         self.slots.iter().find(|(id, _)| id == source).map(|&(_, slot)| slot)
     }

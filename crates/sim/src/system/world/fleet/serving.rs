@@ -160,7 +160,11 @@ impl World {
                     Station::Relay(_) => 0,
                 };
                 for token in tokens {
-                    if answer.refused {
+                    // Something was refused; the visitor sees which of its own tokens was taken all the same.
+                    let (source, _, target, clock) = token;
+                    let is_told = (source, target) == (*answer.view.to(), server.name)
+                        && answer.view.says_taken(&source, clock);
+                    if answer.refused && !is_told {
                         self.fleet.ledger.may_have_arrived(token);
                     } else {
                         self.fleet.ledger.arrived(token, server.name, position);
