@@ -32,7 +32,8 @@ listed!(Rule,
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
     SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs
-    CopiedMayBeTakenBack CreditedIsNoted HeardOpensSlots HeardTakesTokens LastWordsOutliveOne StoppedIsInDoubt FindingsStay
+    CopiedMayBeTakenBack CreditedIsNoted CopiesRememberDeleted HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
+    StoppedIsInDoubt FindingsStay
 );
 
 listed!(Refusal,

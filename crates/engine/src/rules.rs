@@ -64,6 +64,9 @@ pub enum Rule {
     /// What a copy has counted since it was started, and nobody has heard of, is undone when it takes a new incarnation.
     /// *Without:* it stays in the rows of the old one, which others have as well.
     UnheardIsUndone,
+    /// A copy that goes on remembers deleted counters while the others have yet to list it. *Without:* like a site that was
+    /// always alone it forgets them, with what was set aside: nobody tells it that again.
+    CopiesRememberDeleted,
     /// A site that was started tells nothing of what it counts before another one has spoken to it. *Without:* at once.
     AnswersFirst,
     /// A stream that two copies of a site have written is noticed by the runs that wrote it. *Without:* both are taken in.

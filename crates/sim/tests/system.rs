@@ -103,22 +103,34 @@ fn seeds_that_have_failed_in_the_third_edition() {
 /// And of the fourth.
 #[test]
 fn seeds_that_have_failed_in_the_fourth_edition() {
-    // A checkpoint that failed half-way, and covered no more of the log than the one before it; a site that cannot leave,
-    // because it keeps copies for a relay that it refuses, or because that relay waits for it, or for an heir that is
-    // lost; the heir of an heir, which came while the first one told nothing of the desk that it had inherited; a row of
-    // several sites that was changed by another one after its own site, in a batch that no message told of before a
-    // restart; an heir that is lost after it told that a count is settled, and before it told that it had taken it back;
-    // the table of a removed site that arrives again after that of its heir; a count that was open in a copy, and was
-    // taken back while the copy was away; one of a removed site that is settled, and read again as open; a site that is
-    // lost after it told that its count is settled, together with the one that had taken its own back for that, and
-    // before others knew so; a counter that leaves memory while it is being made, so that nobody is asked to go on with it; a
-    // token that was kept until it could be counted, at a site that is killed right after that; a run that ended before an
-    // heir had decided about the tokens of a retired edge, because a relay's heir was lost, too; an answer that refuses one
-    // token and tells that another one was taken, by a site that is lost right after that.
-    for seed in [
-        74_000_602, 74_001_883, 80_000_244, 80_000_661, 81_000_047, 82_000_654, 83_012_411, 84_000_375,
-        87_013_568, 90_000_091, 90_001_810, 90_004_646, 91_007_026, 91_008_879, 92_001_892,
+    for (seed, what) in [
+        (74_000_602, "half a checkpoint, which covered no more of the log than the one before it"),
+        (74_001_883, "a site that cannot leave: it keeps copies for a relay that it refuses"),
+        (80_000_244, "a site that is to leave and a relay that wait for each other"),
+        (
+            80_000_661,
+            "an heir's heir, which came while the first told nothing of a desk that it had inherited",
+        ),
+        (81_000_047, "a site that is to leave, and a relay that waits for an heir which is lost"),
+        (82_000_654, "a counter that leaves memory while it is being made"),
+        (
+            83_012_411,
+            "a row that another site changed after its own, and no message told of before a restart",
+        ),
+        (
+            84_000_375,
+            "an heir that is lost after it told that a count is settled, and before it took it back",
+        ),
+        (87_013_568, "the table of a removed site that arrives again after that of its heir"),
+        (90_000_091, "a count of a removed site that is settled, and read again as open"),
+        (90_001_810, "a count that was open in a copy, and was taken back while the copy was away"),
+        (90_004_646, "two lost sites, of which one had taken its count back, and the other settled its own"),
+        (91_004_571, "a restored copy that forgets deleted counters before the others list it"),
+        (91_007_026, "a run that ended before an heir had decided about tokens of a retired edge"),
+        (91_008_879, "a token that was kept until it could be counted, at a site that is killed right after"),
+        (92_001_892, "an answer that refuses one token and tells that another one was taken"),
     ] {
+        println!("{seed}: {what}");
         no_failure(seed..seed + 1, |seed| Plan::drawn(seed, None, Edition::Fourth));
     }
 }
@@ -131,6 +143,11 @@ fn own_changes_that_are_not_told_after_a_restart_are_caught() {
 #[test]
 fn counters_that_leave_memory_while_they_are_being_made_are_caught() {
     is_missed_in_the_fourth_edition(Rule::WantedStayInMemory, 82_000_654);
+}
+
+#[test]
+fn deleted_counters_that_a_copy_forgets_before_it_is_listed_are_caught() {
+    is_missed_in_the_fourth_edition(Rule::CopiesRememberDeleted, 91_004_571);
 }
 
 #[test]

@@ -188,6 +188,11 @@ impl Links {
         self.membership.is_alone()
     }
 
+    /// Can no other site know of what is here? A copy that goes on is alone until the others list it, and has their streams.
+    pub(crate) fn knows_nobody(&self) -> bool {
+        self.is_alone() && self.origins.len() <= 1
+    }
+
     pub(crate) fn own(&self) -> &Origin {
         &self.origins[&self.site]
     }
@@ -207,7 +212,7 @@ impl Links {
             is_told: origin.is_told.then_some(true),
             copied: origin.copied,
         };
-        (!self.is_alone() || self.origins.len() > 1).then(|| self.origins.iter().map(stream).collect())
+        (!self.knows_nobody()).then(|| self.origins.iter().map(stream).collect())
     }
 
     /// An entry is known now. One that takes the same count back as an earlier one of the same site replaces it.

@@ -788,7 +788,9 @@ impl Shard {
 
     fn capture_counter(&mut self, index: Index) -> Write {
         self.counters.flag(index, |flags| (flags.unsaved, flags.saving) = (false, true));
-        if self.links.is_alone() && !self.counters.get(index).exists() {
+        let is_only_here = self.links.knows_nobody()
+            || (self.links.is_alone() && !self.settings.rules.keep(Rule::CopiesRememberDeleted));
+        if is_only_here && !self.counters.get(index).exists() {
             // No other site can know of it, so nothing has to be remembered of it.
             self.counters.put(index, |entry| entry.counter = None);
             self.counters.flag(index, |flags| flags.in_table = false);

@@ -273,3 +273,45 @@ fn notes_are_gone_when_a_site_was_heard() {
     assert_eq!(world.notes(1), 0);
     assert_eq!(world.get(0, b"x"), Some(6));
 }
+
+/// While site 2.1, a restored copy, joins, site 3 deletes x, which site 1 had counted. Another copy is made when 2.1 has just
+/// become a member, and has not stored that: it goes on as 2.2, whose first checkpoint comes before the others list it. Then
+/// they hear from it how far it is before they tell it anything, and site 1 counts 7.
+fn deleted_before_the_copy(rules: Rules) -> World {
+    let mut world = World::new(3, 1, Settings { rules, ..Settings::default() });
+    world.add(0, b"x", 5);
+    world.pass(100);
+    let first = world.restore(1);
+    world.list_restored(1, site(2));
+    world.start(1);
+    world.pass(2_000);
+    world.run(2, b"x", Action::Reset { to: None });
+    world.pass(1_000);
+    world.all_joined();
+    let copy = world.copy(1);
+    world.put_back(1, copy);
+    world.start(1);
+    let second = world.restore(1);
+    for to in [first, second] {
+        world.cut.extend([(site(1), to), (site(3), to)]);
+    }
+    world.start_unlisted(1);
+    world.pass(1_000);
+    world.list_restored(1, first);
+    world.pass(1_000);
+    world.cut.clear();
+    world.add(0, b"x", 7);
+    world.pass(10_000);
+    world
+}
+
+#[test]
+fn a_copy_that_nobody_has_listed_remembers_what_was_deleted() {
+    let mut world = deleted_before_the_copy(Rules::default());
+    for at in 0..3 {
+        assert_eq!(world.get(at, b"x"), Some(7), "at {at}");
+    }
+    world.check_books();
+    let mut world = deleted_before_the_copy(Rules::without(Rule::CopiesRememberDeleted));
+    assert_eq!([0, 1, 2].map(|at| world.get(at, b"x")), [Some(7), Some(12), Some(7)]);
+}

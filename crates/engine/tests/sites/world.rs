@@ -254,6 +254,16 @@ impl World {
 
     /// A site that was restored takes the place of the old one, and becomes a member.
     pub(crate) fn rejoin(&mut self, at: usize, old: SiteId) {
+        self.list_restored(at, old);
+        self.start(at);
+        self.pass(2_000);
+        assert!(self.is_caught_up(at));
+        self.all_joined();
+        self.pass(1_000);
+    }
+
+    /// A site that was restored is listed in the place of the old one.
+    pub(crate) fn list_restored(&mut self, at: usize, old: SiteId) {
         let new = self.sites[at].id;
         let mut membership = self.membership();
         membership.epoch += 1;
@@ -261,14 +271,24 @@ impl World {
         membership.removed.insert(old, new);
         membership.members.insert(new);
         membership.joining.insert(new);
-        self.set_membership(membership.clone());
-        self.start(at);
-        self.pass(2_000);
-        assert!(self.is_caught_up(at));
+        self.set_membership(membership);
+    }
+
+    /// All sites take writes.
+    pub(crate) fn all_joined(&mut self) {
+        let mut membership = self.membership();
         membership.epoch += 1;
         membership.joining.clear();
         self.set_membership(membership);
-        self.pass(1_000);
+    }
+
+    /// A site that was restored runs before the others list it: it knows of nobody.
+    pub(crate) fn start_unlisted(&mut self, at: usize) {
+        let own = self.sites[at].id;
+        let newcomer = Membership { epoch: 0, joining: [own].into(), ..Membership::alone(own) };
+        let listed = std::mem::replace(&mut self.membership, newcomer);
+        self.start(at);
+        self.membership = listed;
     }
 
     /// A copy of this site's data goes on as another incarnation.
