@@ -107,20 +107,11 @@ fn seeds_that_have_failed_in_the_fourth_edition() {
         (74_000_602, "half a checkpoint, which covered no more of the log than the one before it"),
         (74_001_883, "a site that cannot leave: it keeps copies for a relay that it refuses"),
         (80_000_244, "a site that is to leave and a relay that wait for each other"),
-        (
-            80_000_661,
-            "an heir's heir, which came while the first told nothing of a desk that it had inherited",
-        ),
+        (80_000_661, "the heir of an heir that told nothing of a desk which it had inherited"),
         (81_000_047, "a site that is to leave, and a relay that waits for an heir which is lost"),
         (82_000_654, "a counter that leaves memory while it is being made"),
-        (
-            83_012_411,
-            "a row that another site changed after its own, and no message told of before a restart",
-        ),
-        (
-            84_000_375,
-            "an heir that is lost after it told that a count is settled, and before it took it back",
-        ),
+        (83_012_411, "a row that another site changed after its own, before a restart"),
+        (84_000_375, "an heir that is lost after it settled a count, and before it took it back"),
         (87_013_568, "the table of a removed site that arrives again after that of its heir"),
         (90_000_091, "a count of a removed site that is settled, and read again as open"),
         (90_001_810, "a count that was open in a copy, and was taken back while the copy was away"),
