@@ -30,7 +30,7 @@ listed!(Rule,
     MovesNameTotals CreationsGoOn WantedStayInMemory BoundedRowsTogether NewIncarnation UnheardIsUndone AnswersFirst
     StreamsStayOne NewcomersWait HeirsCancel RemovedTogether HeirsTell HandedOverWaits SlotsOfOneIncarnation CopiesTravel
     CopiesUntilClosed FloorIsTold ResumedAsNew IdsWithRows PartsLeanOnTaken ZeroIsNoOutcome SettledStaySettled
-    SettledIsStored SettledIsReplayed TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
+    SettledIsStored SettledIsReplayed GoneStayGone TakenBackBeforeSettled TakenBackIsKnown ReplayedAsTold SweepsReachAsFar AheadIsTold
     TakenIsTold TablesAreTold HeirKnowsAll DecidesAsTold CopiesUntilTold ToldDesksStay DesksStayWithHeirs
     CopiedMayBeTakenBack CreditedIsNoted CopiesRememberDeleted HeardOpensSlots HeardTakesTokens LastWordsOutliveOne
     StoppedIsInDoubt FindingsStay

@@ -34,6 +34,9 @@ pub enum Rule {
     UnsettledRightsWait,
     /// At the limit of operations that wait for a site, more are refused. *Without:* the oldest are forgotten.
     UnsettledAreKept,
+    /// The row of an entry whose end a checkpoint has written is deleted by the next one, also after a restart. *Without:* that one
+    /// lists it as settled since then, and if it fails half-way, the entry is open again, perhaps without the one that took it back.
+    GoneStayGone,
     /// A record that says that an operation is settled closes its entry when it is read again. *Without:* the entry of a
     /// removed site is open again, and settled once more, by what is known then.
     SettledIsReplayed,

@@ -235,8 +235,13 @@ impl Shard {
                 continue;
             }
             if stored.gone.contains(&(site, number)) && settings.rules.keep(Rule::SettledStaySettled) {
-                // What it said has been taken over, or taken back by an entry that is gone before it.
-                shard.links.origins.entry(site).or_default().gone.push(number);
+                // What it said has been taken over, or taken back by an entry that is gone before it. A checkpoint has all of that:
+                // were this one to wait for the next, and that to fail half-way, it would be open again.
+                let origin = shard.links.origins.entry(site).or_default();
+                match settings.rules.keep(Rule::GoneStayGone) {
+                    true => origin.deletable.push(number),
+                    false => origin.gone.push(number),
+                }
                 continue;
             }
             let origin = shard.links.origins.entry(site).or_default();

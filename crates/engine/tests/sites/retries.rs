@@ -422,6 +422,41 @@ fn what_was_told_as_settled_is_told_through_any_number_of_restarts() {
     assert!(told.iter().any(|said| *said != told[0]), "the wrong variant changes its mind");
 }
 
+/// What a site says of an operation that it has taken back, before and after half a checkpoint of a later process.
+fn outcomes_around_half_a_checkpoint(rows: usize, rule: Option<Rule>) -> [Outcome; 2] {
+    let mut world = World::new(2, 1, without(rule));
+    world.link(0, 1, false);
+    (0..2).for_each(|at| assert!(matches!(world.add_once(at, b"k", 5, b"x"), Reply::Added(_))));
+    // The count is in the table of site 2. What takes it back never is: it is settled before the next checkpoint.
+    world.pass(CHECKPOINT_MS);
+    world.link(0, 1, true);
+    // That one lists the count as settled, and the one after it would delete its row.
+    world.pass(CHECKPOINT_MS);
+    let before = world.outcome(1, b"k", b"x");
+    world.crash(1);
+    world.start(1);
+    world.pass(1_000);
+    world.add(1, b"k", 1);
+    world.fail_next_put_after(1, rows);
+    world.pass(CHECKPOINT_MS);
+    world.crash(1);
+    world.start(1);
+    [before, world.outcome(1, b"k", b"x")]
+}
+
+#[test]
+fn what_was_taken_back_stays_so_through_half_a_checkpoint_after_a_restart() {
+    let mut is_missed = false;
+    for rows in 0..4 {
+        let [before, after] = outcomes_around_half_a_checkpoint(rows, None);
+        assert!(matches!(before, Outcome::Counted(Added { site: at, .. }) if at == site(1)), "{before:?}");
+        assert_eq!(after, before, "after {rows} rows of a checkpoint");
+        let [before, after] = outcomes_around_half_a_checkpoint(rows, Some(Rule::GoneStayGone));
+        is_missed |= after != before;
+    }
+    assert!(is_missed, "the wrong variant changes its mind");
+}
+
 /// Counts with so many other ids, so that the rows witness others, and lets them be stored.
 fn count_others(world: &mut World, sites: &[usize], count: usize) {
     for number in 0..count {

@@ -119,6 +119,11 @@ impl World {
         self.sites[at].memory.crash();
     }
 
+    /// Lets the table of a site fail within its next write, after so many rows.
+    pub(crate) fn fail_next_put_after(&self, at: usize, rows: usize) {
+        self.sites[at].memory.fail_next_put_after(rows);
+    }
+
     /// Cuts or heals the link between two.
     pub(crate) fn link(&mut self, one: usize, other: usize, up: bool) {
         let (a, b) = (self.sites[one].id, self.sites[other].id);
