@@ -18,9 +18,9 @@
 //!    message ends before the newest entries, a sweep has none, and of a bounded counter the rows of all sites travel
 //!    together. With such rows come the entries that they include ([`Message::carried`]). So nobody has a row without its
 //!    entries, should everybody be lost who has them. What was carried with one part is not carried with the next, which then
-//!    says so ([`Message::leaning`]): a receiver that got the piece before it from another site ignores it. When a site is removed, nobody can tell any more up to which position
-//!    such rows of it go. So whoever has some tells them in its own stream ([`KeyRow::ahead`]) before it says anything under
-//!    the membership without that site ([`Message::epoch`]).
+//!    says so ([`Message::leaning`]): a receiver that got the piece before it from another site ignores it. When a site is
+//!    removed, nobody can tell any more up to which position such rows of it go. So whoever has some tells them in its own
+//!    stream ([`KeyRow::ahead`]) before it says anything under the membership without that site ([`Message::epoch`]).
 //! 4. Streams of a third site are passed on to whoever has no direct link to it ([`Message::direct`]).
 //! 5. With the acknowledgement comes how long the sender's own stream was at that moment ([`Message::position`]). An
 //!    operation is *settled* when every site has acknowledged it and everything that such a site had written until then has
