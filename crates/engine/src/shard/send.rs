@@ -277,7 +277,7 @@ impl Shard {
                 break;
             }
             bytes = room.bytes;
-            self.carry_with_part(site, &mut made, from, (carried, carried_left));
+            self.carry_with_part(site, &mut made, (carried, carried_left));
             if let Some(peer) = self.links.peers.get_mut(&site) {
                 peer.send(stream, to, now_ms);
             }
@@ -377,14 +377,13 @@ impl Shard {
         &mut self,
         site: SiteId,
         made: &mut MadePart,
-        from: u64,
         (carried, left): (&mut Vec<Carried>, &mut usize),
     ) {
         let Links { peers, origins, .. } = &mut self.links;
         let Some(peer) = peers.get_mut(&site).filter(|_| self.settings.rules.keep(Rule::IdsWithRows)) else {
             return;
         };
-        let stream = made.part.origin();
+        let (stream, from) = (made.part.origin(), made.part.after());
         let mut leans = false;
         for Ahead { index, of_all } in &made.ahead {
             let key = &self.counters.get(*index).key;
